@@ -111,20 +111,38 @@ PROBLEMS: dict[str, tuple[Callable[[int], ln.Workload], float]] = {
 # Rows that take hours without a device that is quick at products.
 ON_DEVICES = ("two-thousand",)
 
+# Rows that are left to `dense`.
+DENSE = ("two-thousand", "million")
+
+
+# When a search last told of itself, in its seconds.
+TOLD = [0.0]
+
 
 def tell(progress: Progress) -> None:
-    """Every tenth step, to follow a long search."""
-    if progress.step % 10 == 0:
+    """Every few seconds, to follow a long search."""
+    if progress.seconds >= TOLD[-1] + 3:
+        TOLD.append(progress.seconds)
         print(f"step {progress.step}, gap {progress.gap:.2e}, {progress.seconds:.1f} s", file=sys.stderr)
 
 
-def one(name: str, seed: int, backend: str = "numpy") -> dict[str, float | str]:
+def one(
+    name: str, seed: int, backend: str = "numpy", time_limit: float | None = None
+) -> dict[str, float | str]:
     """One draw, in this process."""
     make, tol = PROBLEMS[name]
     workload = make(seed)
     began, by_clock = time.process_time(), time.perf_counter()
-    method = "dense" if name in ON_DEVICES else "auto"
-    plan = ln.design(workload, ln.GDP(1), tol=tol, method=method, backend=backend, progress=tell)
+    method = "dense" if name in DENSE else "auto"
+    plan = ln.design(
+        workload,
+        ln.GDP(1),
+        tol=tol,
+        method=method,
+        backend=backend,
+        time_limit=time_limit,
+        progress=tell,
+    )
     return {
         "method": plan.method,
         "achieved": plan.certificate.achieved,
@@ -142,10 +160,11 @@ def main() -> None:
         "--backend", default="numpy", help="seconds are those of the clock unless it is numpy"
     )
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--time-limit", type=float, help="of one draw, with --draw")
     parser.add_argument("--draw", nargs=2)
     asked = parser.parse_args()
     if asked.draw:
-        print(json.dumps(one(asked.draw[0], int(asked.draw[1]), asked.backend)))
+        print(json.dumps(one(asked.draw[0], int(asked.draw[1]), asked.backend, asked.time_limit)))
         return
     for name in asked.only.split(","):
         found = []

@@ -7,14 +7,14 @@ import pytest
 
 from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.operators import Array
-from leastnoise.solver import Run, least_total_over_all, minimise_total_variance
+from leastnoise.solver import Run, generated_from_both_sides, least_total_over_all, minimise_total_variance
 from tolerances import ROUNDING
 
 GAP = 1e-3
 
 
 class Columns:
-    """Columns as an array."""
+    """Columns as an array, to pass over or to take some of."""
 
     def __init__(self, entries: Array) -> None:
         self.entries, self.shape = entries, entries.shape
@@ -24,6 +24,9 @@ class Columns:
 
     def prices(self, M: Array) -> Array:
         return ((M @ self.entries) ** 2).sum(axis=0)
+
+    def take(self, index: Array) -> Array:
+        return self.entries[:, index]
 
 
 def random_columns(seed: int) -> Array:
@@ -64,3 +67,17 @@ def test_a_past_deadline_still_gives_both_sides() -> None:
     found = least_total_over_all(Columns(R), Run(1e-12, Watch(Deadline.after(0))))
     assert found.ended == "deadline" and found.steps == 1
     assert 0 < found.lower_bound <= found.achieved < np.inf
+
+
+def test_working_sets_find_what_passes_over_all_columns_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("leastnoise.solver.both_sides._JOINING", 2)
+    for seed in range(3):
+        rng = np.random.default_rng(100 + seed)
+        R = np.hstack([np.eye(5), (rng.random((5, 400)) < 0.5) + 0.1 * rng.random((5, 400))])
+        found = generated_from_both_sides(Columns(R), Run(GAP))
+        optimum = minimise_total_variance(R, tol=1e-6)
+        assert found.ended == "converged" and found.gap <= GAP
+        assert len(found.index) < R.shape[1] / 2
+        assert optimum.lower_bound <= found.achieved * (1 + ROUNDING)
+        assert found.lower_bound <= optimum.achieved * (1 + GAP / 100)
+        assert ((found.M @ R) ** 2).sum(axis=0).max() <= 1 + ROUNDING

@@ -28,7 +28,7 @@ and the integer strategy alone.
 """
 
 from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
-from leastnoise.solver.both_sides import least_total_over_all
+from leastnoise.solver.both_sides import generated_from_both_sides, least_total_over_all
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.capped_product_weights import (
     CappedQueries,
@@ -77,6 +77,7 @@ __all__ = [
     "StopDescent",
     "TableNoise",
     "Weighting",
+    "generated_from_both_sides",
     "generated_total",
     "least_largest",
     "least_largest_over_one_axis",

@@ -23,15 +23,22 @@ Reference:
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
 
 from leastnoise.core.backend import Backend, load_backend
+from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.capped import Run
-from leastnoise.solver.column_generation import Generated
+from leastnoise.solver.column_generation import (
+    ColumnSource,
+    Generated,
+    RoundResult,
+    generate_columns,
+)
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 
 # Steps of the weights before the first search for noise, and after each.
@@ -64,6 +71,15 @@ _NOISE_DEPTH = 10
 
 # Weights below this share of their mean are left out of the proof.
 _NEGLIGIBLE = 1e-5
+
+# Columns that join a working set in the first round, for each direction.
+_JOINING = 64
+
+# Where at most this share of a working set is new, it starts with the weights of the last one.
+_MOSTLY_KNOWN = 0.7
+
+# The weight of a new column, of the median of those that have weights.
+_NEWCOMER = 0.1
 
 # Eigenvalues below this share of the largest are taken for rounding.
 _WEAK = 1e-14
@@ -132,10 +148,9 @@ class _Sides:
 class _Weights:
     """The weights' side: an accelerated fixed point, which goes on where it was left."""
 
-    def __init__(self, sides: _Sides) -> None:
-        d = sides.columns.shape[1]
+    def __init__(self, sides: _Sides, start: Array) -> None:
         self._sides = sides
-        self._x = self._plain = np.zeros(d)
+        self._x = self._plain = np.log(start)
         self._past: list[tuple[Array, Array]] = []
         self._bound = 0.0
 
@@ -171,13 +186,16 @@ def _weights(x: Array) -> Array:
     return np.asarray(np.exp(x - x.max()))
 
 
-def least_total_over_all(columns: ColumnPasses, run: Run) -> Generated:
+def least_total_over_all(columns: ColumnPasses, run: Run, *, start: Array | None = None) -> Generated:
     """The noise of least total variance with profile at most 1, by passes over all columns.
 
     As `column_generation.generated_total`, for a gap of about 1e-3.
+
+    Args:
+        start: positive weights to begin with, (d,); equal ones unless given.
     """
     sides = _Sides(columns, run)
-    weights = _Weights(sides)
+    weights = _Weights(sides, np.ones(columns.shape[1]) if start is None else start)
     weights.climb(_STEPS)
     for beta in _SHARPNESS:
         if not sides.is_enough:
@@ -190,6 +208,45 @@ def least_total_over_all(columns: ColumnPasses, run: Run) -> Generated:
     return Generated(
         sides.M, index, sides.q[index], sides.achieved, sides.lower_bound, 1.0, sides.steps, 1, ended
     )
+
+
+def generated_from_both_sides(columns: ColumnSource, run: Run) -> Generated:
+    """The same by passes over working sets of columns, as `column_generation.generated_total`.
+
+    Working sets are large from the start: a pass over them costs little beside the rounds that it saves.
+    """
+
+    def solve(chosen: Array, start: Array | None, aim: float) -> RoundResult:
+        if start is not None:
+            start = np.maximum(start, _NEWCOMER * float(np.median(start[start > 0])))
+        own = replace(run, tol=aim, watch=Watch(run.watch.deadline))
+        found = least_total_over_all(_SinglePrecision(chosen.astype(np.float32)), own, start=start)
+        q = np.zeros(chosen.shape[1])
+        q[found.index] = found.q
+        return RoundResult(found.M @ chosen, q, found.achieved, found.lower_bound, found.steps, found.ended)
+
+    return generate_columns(
+        columns, solve, tol=run.tol, watch=run.watch, joining=_JOINING, mostly_known=_MOSTLY_KNOWN
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _SinglePrecision:
+    """Columns held in single precision: seven digits are enough for gaps of 1e-4."""
+
+    entries: Array  # (k, d)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.entries.shape[0], self.entries.shape[1]
+
+    def gram(self, q: Array) -> Array:
+        scaled = self.entries * np.sqrt(q).astype(np.float32)
+        return np.asarray((scaled @ scaled.T).astype(float))
+
+    def prices(self, M: Array) -> Array:
+        image = M.astype(np.float32) @ self.entries
+        return np.einsum("ki,ki->i", image, image).astype(float)
 
 
 def _sharpen(sides: _Sides, beta: float) -> None:

@@ -148,7 +148,14 @@ class Generated:
 
 
 def generate_columns(
-    columns: ColumnSource, solve: SolveSome, *, tol: float, watch: Watch, most_excess: float = math.inf
+    columns: ColumnSource,
+    solve: SolveSome,
+    *,
+    tol: float,
+    watch: Watch,
+    most_excess: float = math.inf,
+    joining: int = _JOINING,
+    mostly_known: float = _MOSTLY_KNOWN,
 ) -> Generated:
     """The optimum over all columns from those of working sets.
 
@@ -156,9 +163,11 @@ def generate_columns(
         solve: finds noise for some columns; its numbers grow in proportion to the scale of the noise.
         tol: the relative gap at which to stop.
         most_excess: how far beyond 1 a profile may be at the end, where noise cannot simply be scaled.
+        joining: columns that join in the first round for each direction.
+        mostly_known: the share of new columns up to which a round starts with the weights of the last.
     """
     k, d = columns.shape
-    working = _first_working_set(columns)
+    working = _first_working_set(columns, joining)
     best: Generated | None = None
     start: Array | None = None
     aim = _FIRST_GAP
@@ -177,13 +186,14 @@ def generate_columns(
         if watch.deadline.is_past:
             return replace(best, ended="deadline")
         over = max(excess - 1, aim)
-        violated = _violated(prices, working, k, over, tol)
+        violated = _violated(prices, working, joining * k, over, tol)
         if len(violated) == 0 and aim <= tol / 4:
             return replace(best, ended=found.ended)
         kept = working[prices[working] > 1 - _FAR * over]
         kept = _spanning(columns, kept, working)
         following = np.union1d(kept, violated)
-        start = _weights_to_start(d, working, found.q, following, len(violated))
+        is_known = len(violated) <= mostly_known * len(following)
+        start = _weights_to_start(d, working, found.q, following) if is_known else None
         working = following
         aim = _next_aim(excess - 1, tol) if len(violated) else tol / 4
     assert best is not None
@@ -251,10 +261,8 @@ def _next_aim(over: float, tol: float) -> float:
     return min(_TIGHTER * over, _FIRST_GAP)
 
 
-def _weights_to_start(d: int, working: Array, q: Array, following: Array, joining: int) -> Array | None:
-    """Weights of the next working set from those of this one; None where most of it is new."""
-    if joining > _MOSTLY_KNOWN * len(following):
-        return None
+def _weights_to_start(d: int, working: Array, q: Array, following: Array) -> Array:
+    """Weights of the next working set from those of this one."""
     weights = np.zeros(d)
     weights[working] = q
     return weights[following]
@@ -280,14 +288,14 @@ def _better(
     return Generated(M, index, q, achieved, bound, excess, steps, number, "exhausted")
 
 
-def _violated(prices: Array, working: Array, k: int, over: float, tol: float) -> Array:
+def _violated(prices: Array, working: Array, joining: int, over: float, tol: float) -> Array:
     """Columns outside the working set that join: the worst, and near the end those next to them too."""
     outside = np.ones(len(prices), dtype=bool)
     outside[working] = False
     if not (prices[outside] > 1 + tol / 8).any():
         return np.zeros(0, dtype=np.intp)
     worst = np.flatnonzero(outside & (prices > 1 - over))
-    most = max(_JOINING * k, int(_GROWTH * len(working)))
+    most = max(joining, int(_GROWTH * len(working)))
     if len(worst) > most:
         worst = worst[np.argpartition(-prices[worst], most)[:most]]
     return worst
@@ -311,7 +319,7 @@ def _whitening(gram: Array) -> Array:
     return np.asarray((vectors / np.sqrt(values)).T)
 
 
-def _first_working_set(columns: ColumnSource) -> Array:
+def _first_working_set(columns: ColumnSource, joining: int) -> Array:
     """Columns that span all directions, and those that would cost most under equal weights."""
     k, d = columns.shape
     sample = np.random.default_rng(0).permutation(d)[: max(_SAMPLED * k, 1024)]
@@ -320,7 +328,7 @@ def _first_working_set(columns: ColumnSource) -> Array:
     # Leverage, in the coordinates of a sample.
     gram = some @ some.T
     prices = columns.prices(_whitening(gram + _LIFT * np.trace(gram) / k * np.eye(k)))
-    size = min(d, max(_JOINING * k, 64))
+    size = min(d, max(joining * k, 64))
     dearest = np.argpartition(-prices, size - 1)[:size]
     working = np.union1d(sample[pivots], dearest)
     # What no column of the sample has, a few columns may.
