@@ -1,6 +1,6 @@
 """Pictures of the planner, taken from a run in Chromium: python docs/planner_pictures.py [FOLDER].
 
-Writes planner.png (a wide screen), planner-dark.png and planner-phone.png to docs/pictures, or to FOLDER.
+Writes planner.png (a wide screen) and planner-phone.png to docs/pictures, or to FOLDER.
 """
 
 from __future__ import annotations
@@ -77,12 +77,9 @@ def take(folder: Path) -> None:
         page.type("#ask-width", "50")
         page.wait("document.querySelector('#needs')")
         settled(page)
-        page.size(1180, 1020)
+        page.size(1180, 1290)
         page.eval("document.activeElement.blur(); window.scrollTo(0, 0)")
         (folder / "planner.png").write_bytes(page.picture())
-        page.media(dark=True)
-        (folder / "planner-dark.png").write_bytes(page.picture())
-        page.media()
         page.size(400, 860, is_phone=True)
         (folder / "planner-phone.png").write_bytes(page.picture())
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import json
 import math
+import sys
 import tomllib
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,15 +13,17 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import leastnoise as ln
+from leastnoise.app.cli.main import app
 from leastnoise.app.planner import planner_page, server
 from leastnoise.app.planner.plan_view import controls_of, goal_for, loss_of, plan_view, query_tables
 from leastnoise.app.planner.spec_edits import EDITS, coarser, edited
 from leastnoise.app.planner.studies import study
 from leastnoise.app.specification import load_spec, parse_spec
 from leastnoise.app.specification.toml_text import value_text
-from leastnoise.core.errors import LeastnoiseError, SpecError
+from leastnoise.core.errors import LeastnoiseError, MissingExtraError, SpecError
 from support import extra, refuses
 
 extra("tomlkit")
@@ -364,3 +367,41 @@ def test_requests_of_others_are_refused(changes: dict[str, Any], status: int | N
     hosts = {"127.0.0.1:80"}
     refused = server._refused(request(**changes), "t", hosts, {f"http://{host}" for host in hosts})
     assert (refused and refused[0]) == status
+
+
+# ------------------------------------------------------------------------ the command
+
+
+def run(*words: str) -> Any:
+    return CliRunner().invoke(app, ["plan", *words])
+
+
+def test_the_command_writes_a_page_and_replaces_nothing_unasked(tmp_path: Path) -> None:
+    path, target = tmp_path / "people.toml", tmp_path / "plan.html"
+    path.write_text(TEXT, encoding="utf-8")
+    done = run(str(path), "--static", str(target))
+    assert done.exit_code == 0 and "open it in a browser" in done.output
+    assert target.read_text("utf-8").startswith("<!DOCTYPE html>")
+    target.write_text("mine", encoding="utf-8")
+    assert run(str(path), "--static", str(target)).exit_code == 1 and target.read_text("utf-8") == "mine"
+    assert run(str(path), "--static", str(path), "--force").exit_code == 1 and path.read_text("utf-8") == TEXT
+    assert run(str(path), "--static", str(target), "--force").exit_code == 0
+    path.write_text(TEXT.replace('"total"', '"totl"'), encoding="utf-8")
+    wrong = run(str(path), "--static", str(target), "--force")
+    assert wrong.exit_code == 1 and "people.toml:12" in wrong.output
+
+
+def test_a_planner_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "starlette", None)
+    with refuses(MissingExtraError, "plan", None, "pip install 'leastnoise[plan]'"):
+        server.serve(Path("people.toml"))
+    monkeypatch.setitem(sys.modules, "tomlkit", None)
+    with refuses(MissingExtraError, "plan"):
+        edit("weight", table=0, weight=2)
+
+
+def test_a_ledger_that_is_not_there_is_refused_before_anything_is_designed(tmp_path: Path) -> None:
+    path = tmp_path / "people.toml"
+    path.write_text(TEXT, encoding="utf-8")
+    done = run(str(path), "--ledger", str(tmp_path / "absent.db"))
+    assert done.exit_code == 1 and "there is no ledger" in done.output

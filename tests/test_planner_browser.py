@@ -472,5 +472,5 @@ def test_it_is_read_on_a_phone_in_the_dark_on_paper_and_aloud(browser: DrivenBro
             ".filter(e => e.offsetParent && !e.closest('th')).length"
         )
         assert page.eval(visible) == 0
-        assert page.text("table.plans") and page.text("#proof") and page.text("#risk")
+        assert "age distribution" in page.text("table.plans") and page.text("#proof") and page.text("#risk")
         page.media()

@@ -209,10 +209,10 @@ def estimate_view(spec: Spec, text: str, goal: Goal, errors: Sequence[float]) ->
 def _proof(plan: Plan, gap: float) -> str:
     """How far the plan can be from the best, in one line."""
     kind = plan.privacy.noise.label
-    gap = max(gap, _LEAST_GAP)
+    shown = share_above(gap) if gap > _LEAST_GAP else f"{_LEAST_GAP:.3%}"
     if plan.certificate.status == "heuristic":
-        return f"Nothing close is proved: {kind} noise could do better by up to {share_above(gap)}."
-    return f"No {kind} noise shaped to these tables can do better by more than {share_above(gap)}."
+        return f"Nothing close is proved: {kind} noise could do better by up to {shown}."
+    return f"No {kind} noise shaped to these tables can do better by more than {shown}."
 
 
 def _tables(

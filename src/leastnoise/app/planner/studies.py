@@ -1,8 +1,9 @@
 """A specification designed, and what follows from it, step by step: what is known first is told first.
 
     estimate   the better of two simple ways of noise: a bound that is there at once
+    needs      the least privacy loss for the accuracies asked for
     plan       the design, with its proof
-    needs      the least privacy loss for the accuracies asked for, and what drives it
+    needs      the same with what drives it
     saved      the plan as a file
 
 A study yields plain dicts. It runs in a process of its own (`study_process`), or in this one for a page that
@@ -16,6 +17,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -65,11 +67,14 @@ def study(
     goal = spec.privacy
     if goal is not None:
         yield {"kind": "estimate", "view": asdict(_estimate(spec, text, goal))}
+    # The least privacy loss is what people wait for, and is found sooner than the plan within targets.
+    needs = _needs(spec, tell) if spec.workload.has_targets else iter(())
+    for least in islice(needs, 1):
+        yield {"kind": "needs", "view": asdict(least)}
     plan, refusal = _designed(spec, tell)
     yield {"kind": "plan", "view": asdict(plan_view(plan, spec, text, ledger=ledger)), "refusal": refusal}
-    if spec.workload.has_targets:
-        for needs in _needs(spec, tell):
-            yield {"kind": "needs", "view": asdict(needs)}
+    for complete in needs:
+        yield {"kind": "needs", "view": asdict(complete)}
     if folder is not None and not refusal:
         target = folder / "planned.plan"
         plan.save(target)

@@ -45,10 +45,16 @@ function numberIn(text) {
 // The plan; before it is there the one before, where it is the same but for privacy; else an estimate.
 function shownView() {
   if (state.view) return state.view;
-  if (state.previous && (state.is_same_shape || !state.estimate || Date.now() - since < PATIENCE)) return state.previous;
-  return state.estimate || state.previous;
+  const [before, rough] = [state.previous, state.estimate];
+  if (!before || !rough || state.is_same_shape) return before || rough;
+  const named = rough.tables.map((table, i) => before.tables[i] && before.tables[i].name === table.name);
+  // The same tables: what is asked now, beside the errors of the plan before, which tell more than simpler noise.
+  if (named.every(Boolean) && named.length === before.tables.length && before.is_pure === rough.is_pure)
+    return { ...before, tables: before.tables.map((table, i) => ({ ...table, ...asked(rough.tables[i]) })) };
+  return Date.now() - since < PATIENCE ? before : rough;
 }
-function isOld() { return !state.view && shownView() === state.previous && !state.is_same_shape; }
+function asked({ table, target, target_text, within, expected, weight }) { return { table, target, target_text, within, expected, weight }; }
+function isOld() { return !state.view && Boolean(state.previous) && !state.is_same_shape && !shownView().is_estimate; }
 function goal() { return moved || (state.controls && state.controls.goal) || (shownView() && shownView().goal) || { epsilon: 1, delta: 1e-6 }; }
 function isPure(g) { return g.epsilon !== undefined && g.delta === undefined; }
 function kindOf(g) { return g.rho !== undefined ? "rho" : g.mu !== undefined ? "mu" : g.delta === undefined ? "pure" : "epsilon"; }
@@ -112,7 +118,8 @@ function privacySection() {
             onchange: event => { const x = numberIn(event.target.value); if (x === null || x <= 0 || (k === "delta" && x >= 1)) { say(`${letters[k]} must be a positive number${k === "delta" ? " below 1" : ""}`); event.target.value = g[k]; return; } commitPrivacy({ ...g, [k]: x }); } })))),
         h("p", { class: "note", id: "equivalents" }, `The same: ${others}.`),
         view && h("p", { class: "note", id: "exactness" }, exact ? "Accuracy below follows the slider exactly: the best shape of the noise does not depend on privacy."
-          : isPure(g) !== view.is_pure ? "Another kind of noise: it is designed again." : view.is_estimate ? "" : "With accuracies asked for, the best shape depends on privacy: while you move, figures are an estimate; the design follows.")),
+          : isPure(g) !== view.is_pure ? "Another kind of noise: it is designed again." : view.is_estimate ? "" : isStatic ? (moved ? "An estimate: with accuracies asked for, the best shape depends on privacy." : "With accuracies asked for, the best shape depends on privacy: if you move it, figures are an estimate.")
+          : "With accuracies asked for, the best shape depends on privacy: while you move, figures are an estimate; the design follows.")),
       h("div", {},
         h("div", { class: "risk" }, riskPicture(right), h("p", { id: "risk" }, "Somebody who knows all else, and guesses from the release whether one person is in the table, is ",
           h("strong", {}, `right at most ${shown.toFixed(1)}% of the time`), "; a coin has 50%.")),
@@ -145,7 +152,7 @@ function tableRow(table, number, factor, largest, hasKept) {
   const rows = [h("tr", {},
     h("th", { scope: "row" }, h("button", { class: "quiet", id: `open-${number}`, "aria-expanded": String(isOpen), onclick: () => { isOpen ? opened.delete(table.name) : opened.add(table.name); draw(); } }, `${isOpen ? "▾" : "▸"} ${table.name}`),
       h("div", { class: "sub" }, `${table.n_rows.toLocaleString("en-US")} ${table.n_rows === 1 ? "count" : "counts"}`)),
-    h("td", { class: "number", "data-name": "largest ± (95%)" }, h("strong", {}, `± ${up(width)}`), h("div", { class: "sub" }, `typical ± ${up(Z * table.median * factor)}`)),
+    h("td", { class: "number", "data-name": "largest ± (95%)" }, h("strong", {}, `± ${up(width)}`), table.n_rows > 1 && h("div", { class: "sub" }, `typical ± ${up(Z * table.median * factor)}`)),
     h("td", { class: "meter" }, meter(width, target, largest), h("span", { class: "unseen" }, met === null ? "nothing asked" : met ? "accuracy asked for is met" : "accuracy asked for is missed")),
     h("td", { class: "number", "data-name": "of an example value" }, per(width / example), h("div", { class: "sub" }, "of ",
       canEdit ? h("input", { type: "text", inputmode: "numeric", id: `example-${id}`, class: "small", "aria-label": `example value for ${table.name}`, value: num(example, 6).replace(/,/g, ""), size: 6,
@@ -202,9 +209,9 @@ function accuracySection() {
   const hasKept = !isStatic && state.kept && state.kept.view && !state.kept.is_present;
   const estimate = view.is_estimate || isOld() || (moved && !view.is_scalable);
   return h("section", { "aria-labelledby": "accuracy-title" }, h("h2", { id: "accuracy-title" }, "How accurate every table will be"),
-    h("p", { class: "lede" }, "Each published count lies within ± of the true one, 19 times in 20. Click a table to see its counts."),
+    h("p", { class: "lede" }, "Each published count lies within ± of the true one, 19 times in 20. Click a table to see its counts.", view.is_pure && " (For Laplace noise ± is 1.96 standard errors; a release states exact intervals.)"),
     view.is_estimate && h("p", { class: "care", id: "estimate" }, "An estimate, from simpler noise: the design that is being made is usually better."),
-    isOld() && h("p", { class: "note", id: "old" }, "The plan before your last change, while the new one is designed."),
+    isOld() && h("p", { class: "note", id: "old" }, "An estimate: the errors of the plan before your last change, while the new one is designed."),
     !isStatic && bulkAsk(view), needsAnswer(),
     state.refusal && h("p", { class: "note", id: "refusal" }, "This privacy cannot give every accuracy asked for. Below is the best it can do on the whole, whatever was asked."),
     h("div", { class: estimate ? "scroll estimate" : "scroll" }, h("table", { class: "plans" }, h("caption", {}, "accuracy of every table"),
