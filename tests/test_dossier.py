@@ -258,3 +258,13 @@ def test_measuring_records_in_no_cell_is_part_of_the_claim_where_it_costs(tmp_pa
     assert release.spent_per_person > plan.spent_per_person
     assert claim.parameters["epsilon"] > 1
     assert "adds to this" in claim.details
+    # Text and page showed what the plan alone spends.
+    (shown,) = re.findall(r"that is epsilon = ([0-9.]+)\.", ln.summarize(release).text())
+    assert float(shown) >= claim.parameters["epsilon"]
+    page = ln.summarize(release).html()
+    (shown,) = re.findall(r"<dt>ε per person \(δ = 1e-06\)</dt><dd>([0-9.]+)</dd>", page)
+    assert float(shown) >= claim.parameters["epsilon"]
+    assert "adds to it" in page
+    assert "adds to it" in " ".join(ln.summarize(release).text().split())
+    alone = ln.summarize(plan)
+    assert "adds to it" not in alone.text() + alone.html()

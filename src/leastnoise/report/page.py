@@ -55,13 +55,12 @@ def page(subject: Plan | Release, publication: Publication | None = None) -> str
     """The report on a plan or a release, as HTML."""
     release = subject if isinstance(subject, Release) else None
     plan = subject.plan if isinstance(subject, Release) else subject
-    is_truncated = None if release is None else release.is_truncated
     sections = {
         "asked": _asked(plan),
         "released": None if release is None else _released(release),
         "time": _time(plan, release),
         "accuracy": _accuracy(plan),
-        "privacy": _privacy(plan, is_released=release is not None, is_truncated=is_truncated),
+        "privacy": _privacy(plan, release),
         "proof": _proof(plan, is_released=release is not None),
         "simple": None if plan.strategy is None else _simple(plan, baselines(plan)),
         "origin": _origin(plan, release),
@@ -71,8 +70,8 @@ def page(subject: Plan | Release, publication: Publication | None = None) -> str
         title=_title(plan, release, publication),
         publication={} if publication is None else publication.to_dict(),
         style=style_sheet("page.css"),
-        promise=plan.privacy.statement(by_person=bool(is_truncated)),
-        facts=_facts(plan),
+        promise=words.promise(plan, release),
+        facts=_facts(plan, release),
         method=plan.method,
         present=[name for name, content in sections.items() if content is not None],
         **sections,
@@ -93,14 +92,12 @@ def _title(plan: Plan, release: Release | None, publication: Publication | None)
     return f"{shortened(release.receipt.dataset, _MAX_TITLE_NAME)}: a private release of {n}"
 
 
-def _facts(plan: Plan) -> list[tuple[str, str]]:
+def _facts(plan: Plan, release: Release | None) -> list[tuple[str, str]]:
     """What a reader looks for first: a name and a value each."""
     facts = [("counts", in_figures(plan.workload.shape[0]))]
-    if plan.mu is None:
-        facts.append(("ε per person (pure)", at_least(plan.epsilon())))
-    else:
-        delta = words.shown_delta(plan)
-        facts.append((f"ε per person (δ = {at_least(delta)})", at_least(plan.epsilon(delta=delta))))
+    kind = "pure" if plan.mu is None else f"δ = {at_least(words.shown_delta(plan))}"
+    epsilon = words.epsilon_spent(plan, words.spent_together(plan, release))
+    facts.append((f"ε per person ({kind})", at_least(epsilon)))
     if plan.spreads is not None:
         low, high = figure(min(s.low for s in plan.spreads)), figure(max(s.high for s in plan.spreads))
         facts.append(("standard errors", low if low == high else f"{low} to {high}"))
@@ -264,8 +261,9 @@ def _accuracy(plan: Plan) -> dict[str, Any]:
     }
 
 
-def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dict[str, Any]:
-    """What is promised to whom; `is_truncated` is that of the release. Periods are paid for together."""
+def _privacy(plan: Plan, release: Release | None) -> dict[str, Any]:
+    """What is promised to whom. Periods are paid for together."""
+    is_released, is_truncated = release is not None, None if release is None else release.is_truncated
     spent = "This release spent" if is_released else "Measuring it once would spend"
     if plan.horizon is not None:
         plan, spent = plan.horizon, "All periods together spend"
@@ -273,14 +271,15 @@ def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dic
     record = "all records" if is_truncated else "the record" if k == 1 else f"up to {k} records"
     change, question = goal.relation.question(record)
     delta = None if plan.mu is None else words.shown_delta(plan)
+    together = words.spent_together(plan, release)
     try:
-        grown = at_least(math.nextafter(math.exp(plan.epsilon(delta=delta)), math.inf))
+        grown = at_least(math.nextafter(math.exp(words.epsilon_spent(plan, together)), math.inf))
     except OverflowError:
         grown = "more than a float holds"
     return {
-        "promise": goal.statement(by_person=bool(is_truncated)),
+        "promise": words.promise(plan, release),
         "is_after": bool(plan.after),
-        "spent": words.spent(plan, spent),
+        "spent": words.spent(plan, spent, together),
         "after": [f"{line[0].upper()}{line[1:]}" for line in plan.earlier_plans_to_text()],
         "warning": words.large_delta(plan),
         "who": words.who_is_protected(plan, is_truncated),
@@ -289,7 +288,7 @@ def _privacy(plan: Plan, *, is_released: bool, is_truncated: bool | None) -> dic
         "numbers": "these numbers" if is_released else "the numbers",
         "grown": grown,
         "delta": None if delta is None else at_least(delta),
-        "guess": f"{100 * words.likeliest_guess(plan):.4g}%",
+        "guess": f"{100 * words.likeliest_guess(plan, together):.4g}%",
     }
 
 

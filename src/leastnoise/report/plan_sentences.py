@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 
 from leastnoise.core.directed import float_above, root_above
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan, targets_to_text
-from leastnoise.privacy import ApproxDP
+from leastnoise.privacy import ApproxDP, epsilon_of
 from leastnoise.query import QueryBlock, TotalVariance
 from leastnoise.release import Release
 from leastnoise.report.figures import at_least
@@ -78,14 +79,39 @@ def shown_delta(plan: Plan) -> float:
     return float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else _USUAL_DELTA
 
 
-def spent(plan: Plan, spends: str) -> str:
-    """What measuring a plan costs one person, rounded up; `spends` is how the sentence begins."""
+def spent_together(plan: Plan, release: Release | None) -> Fraction:
+    """What a plan spends for one person, μ² or ε, with what its release measured beside it."""
+    if release is None:
+        return plan.spent_per_person
+    return max(plan.spent_per_person, release.spent_per_person)
+
+
+def epsilon_spent(plan: Plan, together: Fraction) -> float:
+    """The ε of what was spent, at the δ that is shown, rounded up."""
+    return float_above(together) if plan.mu is None else epsilon_of(together, shown_delta(plan))
+
+
+def promise(plan: Plan, release: Release | None) -> str:
+    """The promise in one sentence without the full stop; where more was spent than it says, that too."""
+    said = plan.privacy.statement(by_person=release is not None and bool(release.is_truncated))
+    if spent_together(plan, release) > plan.privacy.budget_per_person:
+        said += ", for the answers; the number of records that matched no declared value adds to it"
+    return said
+
+
+def spent(plan: Plan, spends: str, together: Fraction | None = None) -> str:
+    """What measuring a plan costs one person, rounded up; `spends` is how the sentence begins.
+
+    Args:
+        together: μ² or ε with what was measured beside the plan.
+    """
+    whole = plan.spent_per_person if together is None else together
+    epsilon = at_least(epsilon_spent(plan, whole))
     if plan.mu is None:
-        return f"{spends} epsilon = {at_least(plan.epsilon())} (pure)."
-    delta = shown_delta(plan)
+        return f"{spends} epsilon = {epsilon} (pure)."
     return (
-        f"{spends} mu = {at_least(plan.mu)} in Gaussian terms; at delta = {at_least(delta)} that is "
-        f"epsilon = {at_least(plan.epsilon(delta=delta))}."
+        f"{spends} mu = {at_least(root_above(whole))} in Gaussian terms; at delta = "
+        f"{at_least(shown_delta(plan))} that is epsilon = {epsilon}."
     )
 
 
@@ -177,7 +203,7 @@ def verdict(plan: Plan) -> str:
     return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."
 
 
-def likeliest_guess(plan: Plan) -> float:
+def likeliest_guess(plan: Plan, together: Fraction | None = None) -> float:
     """The largest chance to guess right between two neighbouring tables, rounded up.
 
     Before seeing the release both are as likely. The best guess is then right with probability
@@ -186,18 +212,22 @@ def likeliest_guess(plan: Plan) -> float:
         2 Φ(μ/2) − 1          for μ-Gaussian privacy: that of N(0, 1) and N(μ, 1)
         (e^ε − 1)/(e^ε + 1)   for pure privacy: that of randomised response
 
+    Args:
+        together: μ² or ε with what was measured beside the plan; what it spends alone by default.
+
     Guarantee:
-        Never below the bound for what this plan alone spends; four digits.
+        Never below the bound for what is spent; four digits.
 
     Reference:
         Dong, Roth and Su (2022), arXiv:1905.02383, Section 2; Kairouz, Oh and Viswanath (2015),
         arXiv:1311.0776, Theorem 1.
     """
-    if plan.spent_per_person == 0:
+    whole = plan.spent_per_person if together is None else together
+    if whole == 0:
         return 0.5
     if plan.mu is None:
-        right = 1 / (1 + math.exp(-plan.epsilon()))
+        right = 1 / (1 + math.exp(-float_above(whole)))
     else:
-        right = math.erfc(-plan.mu / math.sqrt(8)) / 2
+        right = math.erfc(-root_above(whole) / math.sqrt(8)) / 2
     # What is added is more than floats lose, so that the digits never round down.
     return min(math.ceil(right * 1e4 + 1e-9) / 1e4, 1.0)

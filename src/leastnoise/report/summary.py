@@ -167,7 +167,7 @@ def release_text(release: Release) -> str:
     lines += [
         "",
         *_accuracy(plan),
-        *_privacy(whole, spent, release.is_truncated),
+        *_privacy(whole, spent, release),
         *_proof(whole),
     ]
     return "\n".join(lines)
@@ -326,10 +326,11 @@ def _accuracy(plan: Plan) -> list[str]:
     return [*lines, ""]
 
 
-def _privacy(plan: Plan, spends: str, is_truncated: bool | None = None) -> list[str]:
+def _privacy(plan: Plan, spends: str, release: Release | None = None) -> list[str]:
+    is_truncated = None if release is None else release.is_truncated
     lines = [
-        *textwrap.wrap(f"{plan.privacy.statement(by_person=bool(is_truncated))}.", _WIDTH),
-        words.spent(plan, spends),
+        *textwrap.wrap(f"{words.promise(plan, release)}.", _WIDTH),
+        words.spent(plan, spends, words.spent_together(plan, release)),
     ]
     warning = words.large_delta(plan)
     if warning is not None:
