@@ -27,7 +27,7 @@ from oracle_labels import Reader
 from oracle_queries import Described, Maker, Row, times
 
 # Columns of a file of answers that are no attribute.
-OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower_0.95", "upper_0.95")
+OWN = ("query", "label", "answer", "unadjusted", "stderr", "lower_95", "upper_95")
 # A level at which a Gaussian interval reaches eight standard errors, and misses once in 10^15 answers.
 SURE = 1 - 1.2e-15
 SHARES = (0.1, 0.25, 0.5, 0.75)
@@ -126,7 +126,7 @@ def _file(found: Published, table: list[dict[str, Any]], path: Path) -> _Columns
         out.complaints.append(f"{path.name} has {len(lines)} rows, not {len(table)}")
         return out
     for i, (line, row) in enumerate(zip(lines, table, strict=True)):
-        for column, own in (("answer", "answer"), ("stderr", "stderr"), ("lower_0.95", "lower")):
+        for column, own in (("answer", "answer"), ("stderr", "stderr"), ("lower_95", "lower")):
             if own in row and not _same(float(line[column]), row[own]):
                 out.complaints.append(f"{path.name} row {i}: {column} is {line[column]}, not {row[own]:.9g}")
         if (line["query"], line["label"]) != (row["query"], row["label"]):

@@ -94,7 +94,7 @@ def test_files_hold_what_was_released(suffix: str, tmp_path: Path) -> None:
     release = released()
     path = write_answers(release, tmp_path / f"answers{suffix}", level=0.9)
     rows = read_back(path)
-    assert list(rows[0]) == ["query", "label", "answer", "stderr", "lower_0.9", "upper_0.9"]
+    assert list(rows[0]) == ["query", "label", "answer", "stderr", "lower_90", "upper_90"]
     labels = [row["label"] for row in rows]
     # Excel has no empty text.
     assert [label or "" for label in labels] == [shown_in(suffix, text) for text in TEXTS]

@@ -235,7 +235,7 @@ date = 2026-03-15
 def test_columns_of_any_name_are_described(tmp_path):
     from csvw import CSVW
 
-    release = _release(ln.GDP(mu=1), names=("日本", "lower_0.95"))
+    release = _release(ln.GDP(mu=1), names=("日本", "lower_95"))
     found = ln.write_dossier(release, tmp_path / "out")
     plain = json.loads((found.folder / "answers.csv-metadata.json").read_text())
     names = [column["name"] for column in plain["tableSchema"]["columns"]]

@@ -52,7 +52,7 @@ def test_a_frame_is_the_file_of_answers(seed: int, tmp_path: Path) -> None:
     frame = release.to_frame()
     with write_answers(release, tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         head, *rows = csv.reader(file)
-    renamed = {"lower_0.95": "lower", "upper_0.95": "upper"}
+    renamed = {"lower_95": "lower", "upper_95": "upper"}
     assert list(frame) == [renamed.get(name, name) for name in head]
     held = [[as_text(value) for value in row] for row in frame.itertuples(index=False, name=None)]
     assert held == rows
@@ -83,13 +83,13 @@ def test_order_does_not_depend_on_the_query() -> None:
 
 
 def test_an_attribute_called_as_a_column_of_the_file_is_kept_apart(tmp_path: Path) -> None:
-    schema = ln.Schema(**{"lower_0.95": ("x", "y"), "note": ("p", "q")})
-    plan = ln.design(ln.assemble([ln.Marginal("lower_0.95", "note")], schema), ln.GDP(1))
+    schema = ln.Schema(**{"lower_95": ("x", "y"), "note": ("p", "q")})
+    plan = ln.design(ln.assemble([ln.Marginal("lower_95", "note")], schema), ln.GDP(1))
     rng = np.random.default_rng(2)
     release = next(simulated(plan, np.ones(4, int), n_runs=1, generator=rng))
     with write_answers(release, tmp_path / "a.csv").open(newline="", encoding="utf-8") as file:
         head = next(csv.reader(file))
-    assert head[2:4] == ["attribute_lower_0.95", "attribute_note"] and head[-2] == "lower_0.95"
+    assert head[2:4] == ["attribute_lower_95", "attribute_note"] and head[-2] == "lower_95"
 
 
 def test_other_programs_take_a_release_by_arrow_capsules() -> None:

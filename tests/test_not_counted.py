@@ -381,7 +381,7 @@ def test_it_stands_beside_the_answers_in_every_file(tmp_path: Path) -> None:
     assert len(rows) == len(release.answers) + 2 and len(release.to_frame()) == len(release.answers)
     assert [row["query"] for row in rows[-2:]] == ["not counted"] * 2
     low, high = release.not_counted.interval()
-    ends = [float(rows[-2][name]) for name in ("answer", "lower_0.95", "upper_0.95")]
+    ends = [float(rows[-2][name]) for name in ("answer", "lower_95", "upper_95")]
     assert ends == pytest.approx([release.not_counted.estimate, low, high], rel=1e-12)
     found = json.loads(write_answers(release, tmp_path / "a.json").read_text())
     assert found["not_counted"][0]["answer"] == release.not_counted.estimate

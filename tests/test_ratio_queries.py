@@ -258,7 +258,7 @@ def test_reports_and_files_show_ratios(tmp_path):
     (men,) = (row for row in rows if row["query"] == "m" and row["sex"] == "M")
     assert float(women["answer"]) == pytest.approx(1.25, abs=TINY) and women["note"] == ""
     assert 0 < float(women["stderr"]) < TINY
-    assert men["answer"] == men["lower_0.95"] == "" and men["note"].startswith("not determined")
+    assert men["answer"] == men["lower_95"] == "" and men["note"].startswith("not determined")
     assert len(rows) == release.plan.workload.shape[0] + 5
     for suffix in (".json", ".parquet"):
         assert write_answers(release, tmp_path / f"a{suffix}").stat().st_size > 0

@@ -225,7 +225,7 @@ def test_numbers_parse_back(tmp_path: Path) -> None:
     path = write_answers(release, tmp_path / "a.csv", level=0.9)
     assert path == tmp_path / "a.csv"
     head, *rows = read_back(path)
-    assert head == ["query", "label", "age", "sex", "answer", "stderr", "lower_0.9", "upper_0.9"]
+    assert head == ["query", "label", "age", "sex", "answer", "stderr", "lower_90", "upper_90"]
     assert [row[0] for row in rows] == ["age x sex"] * 10 + ["all"]
     assert [row[1] for row in rows] == list(plan.workload.labels)
     figures = np.array([[float(cell) for cell in row[4:]] for row in rows])

@@ -31,7 +31,7 @@ done in floating point from y alone, and costs no privacy however often it is do
 
 from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress
-from leastnoise.release.answer_table import answer_table, in_unicode
+from leastnoise.release.answer_table import answer_table, in_unicode, interval_columns
 from leastnoise.release.attribute_columns import Texts, distinct_names
 from leastnoise.release.changes import changes
 from leastnoise.release.counts import count_tables, counts_of
@@ -73,6 +73,7 @@ __all__ = [
     "counts_of",
     "distinct_names",
     "in_unicode",
+    "interval_columns",
     "is_stream",
     "load_release",
     "load_stream",

@@ -7,6 +7,7 @@ or `Texts` where few different ones repeat.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,18 @@ if TYPE_CHECKING:
 
 # The columns of answers, whatever release they are of; attributes of these names are kept apart.
 OWN_COLUMNS = ("query", "label", "answer", "unadjusted", "stderr", "lower", "upper", "note")
+
+
+def interval_columns(level: float) -> dict[str, str]:
+    """How files name the ends of intervals at a level: words that no language has to quote.
+
+    Example:
+        >>> interval_columns(0.95), interval_columns(0.999)["lower"]
+        ({'lower': 'lower_95', 'upper': 'upper_95'}, 'lower_99_9')
+    """
+    # Shifted as a decimal, because 100 * 0.999 is no 99.9 in floats.
+    per_cent = f"{Decimal(repr(level)).scaleb(2).normalize():f}".replace(".", "_")
+    return {end: f"{end}_{per_cent}" for end in ("lower", "upper")}
 
 
 def answer_table(

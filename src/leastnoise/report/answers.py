@@ -30,7 +30,7 @@ from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError
 from leastnoise.core.printable import no_formula, without_controls
 from leastnoise.core.whole_file import written_whole
 from leastnoise.privacy import Goal
-from leastnoise.release import Release, Texts, answer_table, distinct_names, in_unicode
+from leastnoise.release import Release, Texts, answer_table, distinct_names, in_unicode, interval_columns
 from leastnoise.report.publication import Publication
 
 # Rows of a sheet of Excel, the heading included.
@@ -78,7 +78,7 @@ def write_answers(
     workload = release.plan.workload
     n_ratios = sum(len(ratio.labels) for ratio in workload.ratios)
     write = answers_writer(target, n_answers=workload.shape[0] + n_ratios)
-    renamed = {"lower": f"lower_{level:g}", "upper": f"upper_{level:g}"}
+    renamed = interval_columns(level)
     columns = answer_table(release, level=level, taken=renamed.values())
     facts = {
         "privacy": str(release.plan.privacy),
@@ -108,7 +108,7 @@ def not_counted_facts(release: Release, level: float) -> list[dict[str, Any]] | 
     rows = []
     for label, number in numbers.items():
         lower, upper = number.interval(level)
-        ends = {f"lower_{level:g}": lower, f"upper_{level:g}": upper}
+        ends = dict(zip(interval_columns(level).values(), (lower, upper), strict=True))
         row = {"query": "not counted", "label": label, "answer": number.estimate, "stderr": number.stderr}
         rows.append(row | ends)
     return rows

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.release import Release, answer_table
+from leastnoise.release import Release, answer_table, interval_columns
 from leastnoise.report.dossier.facts import claim_of
 from leastnoise.report.publication import Publication
 
@@ -44,7 +44,7 @@ def csv_metadata(release: Release, answers: Path, publication: Publication, *, l
     """The text of ``NAME.csv-metadata.json`` for a CSV file of answers that was written already."""
     with answers.open(newline="", encoding="utf-8") as file:
         header = next(csv.reader(file))
-    ends = {"lower": f"lower_{level:g}", "upper": f"upper_{level:g}"}
+    ends = interval_columns(level)
     columns = answer_table(release, level=level, taken=ends.values())
     names = identifiers(header)
     described = [

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.printable import no_formula, without_controls
-from leastnoise.release import Release, Texts, answer_table, in_unicode
+from leastnoise.release import Release, Texts, answer_table, in_unicode, interval_columns
 from leastnoise.report.dossier.csv_metadata import identifiers
 
 # What stands for an agency until a person names one.
@@ -33,7 +33,7 @@ _TAKEN = ["STRUCTURE", "STRUCTURE_ID", "ACTION", "QUERY", "CELL", "OBS_VALUE", "
 
 def sdmx_csv(release: Release, *, level: float) -> str:
     """The text of an SDMX-CSV file of all answers of a release."""
-    ends = {"lower": f"lower_{level:g}", "upper": f"upper_{level:g}"}
+    ends = interval_columns(level)
     columns = answer_table(release, level=level, taken=ends.values())
     others = [name for name in columns if name not in _OWN]
     shown = [ends.get(name, name).upper() for name in others]
