@@ -22,6 +22,7 @@ from leastnoise.core.errors import (
     DesignError,
     InputError,
     LedgerMismatchError,
+    MethodError,
     NotYetError,
     OverBudgetError,
     PlanFileError,
@@ -577,6 +578,53 @@ def test_answers_of_a_stream_are_fetched_by_period(tmp_path: Path, monkeypatch: 
     assert run("ledger", "fetch", "town.ledger", "a", "--period", MONTHS[3]).exit_code != 0
     ln.measure(ln.design(asked(), ln.GDP(1)), table(), ledger=ledger, release_id="b")
     assert run("ledger", "fetch", "town.ledger", "b", "--period", MONTHS[0]).exit_code != 0
+
+
+def test_a_stream_says_that_it_does_not_measure_what_no_cell_takes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The option was taken and did nothing."""
+    monkeypatch.chdir(tmp_path)
+    Path("town.toml").write_text(SPECIFICATION)
+    table().to_csv("people.csv", index=False)
+    run("ledger", "create", "a.ledger", "--dataset", "town", "--mu", "15000")
+    publish = ("publish", "town.toml", "--data", "people.csv", "--ledger", "a.ledger", "--period", MONTHS[0])
+    refused = run(*publish, "--not-counted")
+    assert (refused.exit_code != 0, ln.Ledger("a.ledger").entries) == (True, ())
+    assert run(*publish, "--no-not-counted").exit_code == 0
+
+
+@pytest.mark.parametrize("case", ["two attributes", "targets"])
+def test_what_cannot_be_ordered_in_time_at_size_is_said_with_a_way_out(case: str) -> None:
+    schema = ln.Schema(month=range(24), region=range(100), age=range(18))
+    queries: list[Any] = [ln.Marginal("month", "region", "age")]
+    if case == "targets":
+        queries.append((ln.Prefix("month") * ln.Marginal("region")).having(stderr=50))
+    else:
+        queries.append(ln.Prefix("month") * ln.Prefix("age"))
+    with refuses(MethodError, "over", "month", "dense", "residuals", "Marginal", "Targets()") as caught:
+        ln.design(ln.assemble(queries, schema), ln.GDP(1), over="month")
+    # Not a line about each of the methods that know no periods.
+    assert "wavelet" not in str(caught.value)
+
+
+def test_late_records_count_in_full_in_their_period_of_arrival(tmp_path: Path) -> None:
+    """By the column that says when they arrived; by the column of what they are about, in part."""
+    rng = np.random.default_rng(3)
+    months = rng.integers(4, size=300)
+    arrived = np.minimum(months + rng.integers(2, size=300), 3)
+    frame = pd.DataFrame({"month": np.array(MONTHS)[months], "arrived": np.array(MONTHS)[arrived]})
+    ledger = new_ledger(tmp_path)
+    ends = {}
+    for name in ("month", "arrived"):
+        workload = ln.assemble([ln.Prefix(name)], ln.Schema({name: MONTHS[:4]}))
+        plan = ln.design(workload, ln.GDP(5_000), over=name)
+        stream = ln.open_stream(plan, ledger, stream_id=name)
+        for number in range(4):
+            release = stream.measure(MONTHS[number], frame[arrived <= number])
+        ends[name] = np.rint(release.answers).tolist()
+    assert ends["arrived"] == [int((arrived <= number).sum()) for number in range(4)]
+    assert ends["month"][-1] < 300
 
 
 def test_a_scheduler_is_told_the_price_of_records_that_change(

@@ -13,7 +13,7 @@ from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import printable
-from leastnoise.core.remedies import RelaxTargets
+from leastnoise.core.remedies import Argument, RelaxTargets, Remedy
 from leastnoise.planning.method import Method, Reasons
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, PureDP, epsilon_of
 from leastnoise.query import Targets, Workload
@@ -61,6 +61,9 @@ def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
 
 def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
     """The error where no method takes a request, with the reason of each."""
+    if reasons.request.over is not None:
+        # Of the many methods that know no periods there is nothing more to say.
+        methods = [method for method in methods if method.takes_periods]
     by_name = "it depends on the data and is taken only when named"
     too_much = {
         method.name: reason
@@ -72,6 +75,17 @@ def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
         for method in methods
         if method.name not in too_much
     ]
+    if not too_much and reasons.request.over is not None:
+        return MethodError(
+            f"no method can plan this workload period by period. {'; '.join(others)}. ",
+            Remedy(
+                "ask attributes other than time by Marginal alone; give targets with ",
+                Argument("objective", "Targets()"),
+                " or without a privacy goal; or declare attributes coarser",
+            ),
+            field="over",
+            given=reasons.request.over,
+        )
     if not too_much:
         return MethodError("no method can plan this workload. " + "; ".join(others), field="workload")
     takes = "; ".join(f"{name}: {reason}" for name, reason in too_much.items())

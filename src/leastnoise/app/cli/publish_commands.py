@@ -106,12 +106,9 @@ def publish(
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
     if period is not None:
-        if dossier is not None:
-            raise InputError(
-                "--dossier is for one release; write that of a period from its saved release, in Python",
-                field="dossier",
-                given=str(dossier),
-            )
+        _check_one_period(
+            dossier, measures_rest=not_counted or asked.not_counted.measure, most=most_not_counted
+        )
         publish_period(
             spec,
             asked,
@@ -252,6 +249,22 @@ def _table(
     except DataError as error:
         hint = similar_columns(data, schema, person, format)
         raise DataError(*error.args, hint, field=error.field, given=error.given) from None
+
+
+def _check_one_period(dossier: Path | None, *, measures_rest: Any, most: float | None) -> None:
+    """Refuse what is for a release of its own, and would do nothing for a period."""
+    if dossier is not None:
+        raise InputError(
+            "--dossier is for one release; write that of a period from its saved release, in Python",
+            field="dossier",
+            given=str(dossier),
+        )
+    if measures_rest or most is not None:
+        raise InputError(
+            "a stream does not measure how many records match no declared value",
+            field="not_counted",
+            remedy="leave out --not-counted and [not_counted], and measure it in a release of its own",
+        )
 
 
 def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, how: str) -> None:
