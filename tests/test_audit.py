@@ -32,8 +32,8 @@ from leastnoise.app.cli.main import app
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import InputError, MethodError
 from leastnoise.core.operators import arranged
+from leastnoise.data import duckdb_counts, handle, sources
 from leastnoise.data import duckdb_scan as counting
-from leastnoise.data import handle, sources
 from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
 from leastnoise.planning import Plan
@@ -683,7 +683,9 @@ PATH = [
     blocks.summed,
     arranged,
     counting.scanner,
-    counting._grouped,
+    duckdb_counts.counted,
+    duckdb_counts._streamed,
+    duckdb_counts._grouped,
     engines.scanner,
     engines._ask,
     release.measured,
