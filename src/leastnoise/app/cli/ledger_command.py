@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,7 @@ from leastnoise.privacy import (
     Ledger,
     PureDP,
     Remaining,
+    epsilon_of,
     full_charge,
     goal_to_text,
     grants_for,
@@ -161,7 +163,7 @@ def show(
         # Whole and in lines of their own: ids and heads are there to be copied.
         say(row["release_id"])
         stored = "answers stored" if row["stored"] else "answers never stored"
-        say(f"  {row['at']}  charged {row['unit']} {row['charged']:.6g}  {stored}")
+        say(f"  {row['at']}  charged {_charged_text(ledger, row)}  {stored}")
         for line in _published(ledger, row["release_id"]):
             say(f"  {line}")
         if row["table"] is not None:
@@ -171,6 +173,17 @@ def show(
         say(f"  paid at head {row['head']}")
     if not rows:
         say("nothing was released yet")
+    elif len(rows) > 1 and any(row["unit"] == "μ²" for row in rows):
+        say("\nthe ε of releases does not add up to what was spent: their μ² do, and ε grows more slowly")
+
+
+def _charged_text(ledger: Ledger, row: Mapping[str, Any]) -> str:
+    """What a release cost: ε first, which people know, and μ² in brackets, which is what adds up."""
+    exact = f"{row['unit']} {row['charged']:.6g}"
+    delta = getattr(ledger.limit, "delta", None)
+    if row["unit"] != "μ²" or not delta:
+        return exact
+    return f"ε {epsilon_of(Fraction(row['charged']), delta):.4g} at δ = {delta:g} ({exact})"
 
 
 def _published(ledger: Ledger, release_id: str) -> list[str]:
