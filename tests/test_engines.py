@@ -1018,14 +1018,16 @@ def test_every_engine_passes_its_probe(engine: Any) -> None:
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("fault", ["text", "number_in_text"])
+@pytest.mark.parametrize("fault", ["text", "date", "number_in_text"])
 def test_an_engine_that_reads_differently_fails_its_probe(
     fault: str, engine: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that trims text, and one that gives up at numbers out of range."""
+    """One that trims text, one that takes a day for another, and one that gives up at large numbers."""
     own = dialects.dialect_of(engine.name)
     if fault == "text":
         twin = replace(own, text=lambda value: own.text(value).strip())
+    elif fault == "date":
+        twin = replace(own, text=lambda value: own.text(value).replace("2026-02-29", "2026-02-28"))
     else:
         null = extra("ibis").null("float64")
         reads = own.number_in_text

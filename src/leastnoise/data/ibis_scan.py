@@ -20,7 +20,7 @@ from leastnoise.data.placement import Placement, placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import Scan, held_version
 from leastnoise.data.table_cover import Block, cell_number, n_cells_of, tallied
-from leastnoise.query import Bins, Categories, Integers, Schema
+from leastnoise.query import Bins, Categories, Integers, Periods, Schema
 
 _SPARK = ("pyspark", "databricks")
 # Public values that engines are known to read differently, and what all must make of them.
@@ -57,12 +57,16 @@ _AWKWARD = (
         "x",
     ),
     *("F", "f", "F ", "Ｆ", "é", "e\u0301", "ß", "ss", "'", "\\", "1e", "e5", "--1"),
+    *("2026-03-15", "2026-3-15", "2024-02-29", "2026-02-29", "2026-03", "2026-Q1", "2026-W53", "2026"),
+    *("2026-03-31T23:30:00Z", "2026-03-31 23:30", "2026-03-31T24:00:00", "0000-01-01", "15/03/2026"),
 )
 _PROBE = Schema(
     whole=Integers(range(-5, 20), null="other", other="none"),
     listed=Categories([18, 0, 7, 10**20], other="none"),
     named=Categories(["18", "F", "é", "ss", "'", "\\", ""], other="none"),
     binned=Bins([-1e300, 0, 0.1, 18, 1e300, float("inf")], outside="other", other="none"),
+    month=Periods("2024-01", "2026-12", by="month", outside="other", null="other", other="none"),
+    local=Periods("2026-03-30", "2026-04-02", by="day", zone="Europe/Berlin", outside="other", other="none"),
 )
 # The column that keeps steps apart, where an engine needs one. No attribute of a schema is a column by then.
 _BARRIER = "barrier"
@@ -179,8 +183,8 @@ def probe(backend: Any) -> None:
         expected = np.bincount([int(_PROBE[name].place(v) or 0) for v in _AWKWARD], minlength=found.size)
         if not np.array_equal(found, expected):
             raise DataError(
-                f"this version of {backend.name} does not read numbers or text as other engines do, so "
-                "its counts would differ",
+                f"this version of {backend.name} does not read numbers, dates or text as other engines do, "
+                "so its counts would differ",
                 field="table",
                 given=backend.name,
                 remedy="write the table to a file, as in table.to_parquet('people.parquet'), and count that",
