@@ -234,6 +234,49 @@ def test_random_edits_keep_a_specification_or_are_refused() -> None:
     assert n_done > 100
 
 
+def test_whatever_a_page_sends_is_an_edit_or_a_refusal() -> None:
+    """Of 2,000 random requests none ends in anything but a text or an error of the library."""
+    rng = np.random.default_rng(3)
+    pool: list[Any] = [
+        None,
+        True,
+        0,
+        1,
+        -1,
+        2.5,
+        math.inf,
+        "",
+        "age",
+        "5%",
+        [],
+        ["age"],
+        [0, 9],
+        {},
+        {"mu": 1},
+    ]
+    keys = (
+        "table tables within level expected weight attributes attribute by numbers neighbours text first last"
+    )
+    texts = (TEXT, TEXT.replace("[schema]", "[schema"), "", "query = 1", "[schema]\n[query]\n", "x = [[1]]\n")
+    for _ in range(2000):
+        change = {key: pool[rng.integers(len(pool))] for key in keys.split() if rng.random() < 0.7}
+        try:
+            after = edited(
+                texts[rng.integers(len(texts))], {"edit": EDITS[rng.integers(len(EDITS))], **change}
+            )
+        except LeastnoiseError:
+            continue
+        assert isinstance(after, str)
+
+
+def test_line_ends_stay_as_they_are() -> None:
+    text = TEXT.replace("\n", "\r\n")
+    for change in ({"edit": "weight", "table": 0, "weight": 2}, {"edit": "add", "attributes": ["sex"]}):
+        after = edited(text, change)
+        assert after.count("\r\n") == after.count("\n") > text.count("\n")
+        assert after.replace("\r\n", "\n") == edited(TEXT, change)
+
+
 def test_coarser_values_cover_the_same_and_are_fewer() -> None:
     rng = np.random.default_rng(5)
     for _ in range(200):

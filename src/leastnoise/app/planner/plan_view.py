@@ -37,6 +37,8 @@ _MOST_TIMES = 1000
 USUAL_DELTA = 1e-6
 # A gap below this is shown as this: nobody decides by less.
 _LEAST_GAP = 1e-5
+# A gap above this is told as a factor.
+_LITTLE_PROVED = 0.5
 # How values of an attribute can be put together.
 _FACTORS = (2, 5, 10)
 
@@ -210,8 +212,8 @@ def _proof(plan: Plan, gap: float) -> str:
     """How far the plan can be from the best, in one line."""
     kind = plan.privacy.noise.label
     shown = share_above(gap) if gap > _LEAST_GAP else f"{_LEAST_GAP:.3%}"
-    if plan.certificate.status == "heuristic":
-        return f"Nothing close is proved: {kind} noise could do better by up to {shown}."
+    if plan.certificate.status == "heuristic" or gap > _LITTLE_PROVED:
+        return f"Little is proved: this may be up to {1 + gap:.2g} times the least {kind} noise has."
     return f"No {kind} noise shaped to these tables can do better by more than {shown}."
 
 

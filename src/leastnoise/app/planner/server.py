@@ -151,12 +151,15 @@ def _change(session: PlannerSession, what: str, body: bytes) -> Answer:
     try:
         asked = json.loads(body or b"{}")
         version = asked.get("version") if isinstance(asked, dict) else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return _json(400, {"message": "the request is no JSON"})
     if not isinstance(asked, dict) or type(version) is not int:
         return _json(400, {"message": "the request names no version"})
+    change = asked.get("change", {})
+    if not isinstance(change, dict):
+        return _json(400, {"message": "the request holds no edit"})
     actions: dict[str, Callable[[], None]] = {
-        "edit": lambda: session.edit(asked.get("change") or {}, version),
+        "edit": lambda: session.edit(change, version),
         "undo": lambda: session.step(-1, version),
         "redo": lambda: session.step(1, version),
         "keep": session.keep,

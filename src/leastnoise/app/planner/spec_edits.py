@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leastnoise.app.specification.toml_text import Lines, key_text, value_text
-from leastnoise.core.errors import MissingExtraError, SpecError
+from leastnoise.core.errors import LeastnoiseError, MissingExtraError, SpecError
 
 # The numbers of a goal, of which a new goal replaces all.
 _NUMBERS = ("epsilon", "delta", "rho", "mu")
@@ -31,9 +31,17 @@ def edited(text: str, edit: Mapping[str, Any]) -> str:
     change = _EDITS.get(kind) if isinstance(kind, str) else None
     if change is None:
         raise SpecError.must("edit", f"be one of {', '.join(_EDITS)}", given=kind)
+    # Browsers give texts with plain line ends; a file that has others keeps them.
+    is_crlf = "\r\n" in text and text.count("\r\n") == text.count("\n")
+    plain = text.replace("\r\n", "\n") if is_crlf else text
     try:
-        return change(text, {key: value for key, value in edit.items() if key != "edit"})
-    except (KeyError, TypeError) as error:
+        if kind != "text":
+            tomllib.loads(plain)
+        after = change(plain, {key: value for key, value in edit.items() if key != "edit"})
+        return after.replace("\r\n", "\n").replace("\n", "\r\n") if is_crlf else after
+    except LeastnoiseError:
+        raise
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(
             f"the edit {kind!r} lacks something, or holds what it cannot: {error}", field="edit", given=kind
         ) from None
@@ -92,8 +100,8 @@ def _put(table: Any, key: str, value: Any) -> None:
 
 
 def _whole(text: str, given: Mapping[str, Any]) -> str:
-    if not isinstance(given["text"], str):
-        raise SpecError.must("text", "be a text", given=type(given["text"]))
+    if not isinstance(given["text"], str) or any("\ud800" <= c <= "\udfff" for c in given["text"]):
+        raise SpecError.must("text", "be a text in UTF-8", given=type(given["text"]))
     return str(given["text"])
 
 
