@@ -10,7 +10,8 @@ that a plan measures. HDMM's is what its own templates report, the least of 25 s
 n/16 and with n/8 sums, Kronecker products of them, unions of those, and marginals. Its code (AGPL) is neither
 copied nor installed here; clone it and give the path (with NumPy 2 its matrix.py needs `abs(self)` for
 `np.abs(self)`). Times are processor seconds of one core, of one design each and of
-all starts of HDMM together. `--largest` is about the largest variance of prefix sums instead.
+all starts of HDMM together. `--largest` is about the largest variance of prefix sums instead, `--joint` about
+the rows that `joint` finds for Gaussian noise, weighed for Laplace noise.
 """
 
 from __future__ import annotations
@@ -26,7 +27,10 @@ from typing import Any
 import numpy as np
 
 import leastnoise as ln
+from leastnoise.planning import Request
+from leastnoise.planning.families.weighted_basis import WeightTurns
 from leastnoise.planning.families.weighted_tables import best_weights, tables
+from leastnoise.planning.refinement import refine, total_of
 
 # Starts of every template of HDMM, as its authors run it; fewer where one takes long.
 STARTS = 25
@@ -321,6 +325,26 @@ def _largest(sizes: Sequence[int]) -> None:
             print(f"{case.name:<30}  {method:<12}  {largest:>9.4f}  {seconds:>6.2f}", flush=True)
 
 
+def _total(V: np.ndarray, A: np.ndarray) -> float:
+    """Δ₁² trace V (AᵀA)⁺."""
+    return float(np.abs(A).sum(axis=0).max()) ** 2 * float(np.vdot(V, np.linalg.pinv(A.T @ A)))
+
+
+def _joint(cases: Iterator[Case]) -> None:
+    """Rows of products over free axis bases under Laplace noise: as they are, weighed, and refined."""
+    print(f"{'workload':<34}  {'as they are':>12}  {'weighed':>12}  {'refined':>12}  {'design':>12}")
+    for case in cases:
+        workload = case.workload
+        A = ln.design(workload, ln.GDP(1), method="joint").strategy.dense().astype(float)
+        V = workload.weighted_gram(ln.TotalVariance().weights(workload))
+        x = WeightTurns(Request(workload, ln.PureDP(1)), A / np.abs(A).max()).find().x
+        weighed = (x[:, None] * A)[x > 0]
+        found = refine(total_of(V * (len(V) / np.trace(V))), weighed, 150)
+        totals = [_total(V, A), _total(V, weighed), np.nan if found is None else _total(V, found.rows)]
+        shown = "  ".join(f"{total:>12.6g}" for total in (*totals, ours(case)[0]))
+        print(f"{case.name:<34}  {shown}", flush=True)
+
+
 def _compare(cases: Iterator[Case], is_beside: bool) -> None:
     print(
         f"{'workload':<46}  {'cells':>9}  {'value':>12}  {'s':>6}  {'method':<13}"
@@ -348,6 +372,7 @@ def main() -> None:
     parser.add_argument("--random", type=int, default=0, metavar="N", help="N workloads drawn at random")
     parser.add_argument("--seed", type=int, default=0, help="of what is drawn")
     parser.add_argument("--largest", type=int, nargs="+", metavar="N", help="largest variance of prefix sums")
+    parser.add_argument("--joint", action="store_true", help="rows of `joint` under Laplace noise")
     arguments = parser.parse_args()
     if arguments.hdmm:
         sys.path.extend(arguments.hdmm.split(":"))
@@ -360,6 +385,9 @@ def main() -> None:
         cases = random_cases(arguments.random, arguments.seed)
     else:
         cases = (SHAPES[shape][size - 1]() for size in arguments.sizes for shape in arguments.only)
+    if arguments.joint:
+        _joint(cases)
+        return
     _compare(cases, bool(arguments.hdmm))
 
 

@@ -141,7 +141,7 @@ class _Turn:
     ended: Ended
 
 
-class _TreeTurns:
+class WeightTurns:
     """Weights of the nodes of trees and their least-squares use, improved in turn."""
 
     def __init__(self, request: Request, rows: Array) -> None:
@@ -196,7 +196,7 @@ def _extrapolated(before: Array, first: Array, second: Array) -> Array:
 
 def _by_tree(request: Request) -> _Candidate:
     rows = kronecker([tree(n, 2) for n in cells_per_attribute(request.workload)])
-    turns = _TreeTurns(request, rows)
+    turns = WeightTurns(request, rows)
     found = turns.find()
     proposal = RealStrategy(scaled_rows(rows, _row_weights(found.x, turns.power)))
     note = f"{np.count_nonzero(found.x):,} nodes of a binary tree, weighed in {turns.n_turns} turns"
