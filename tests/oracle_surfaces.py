@@ -48,6 +48,7 @@ def judged_surfaces(found: Published, folder: Path) -> list[str]:
     if found.case.method not in DATA_DEPENDENT:
         complaints += _asked_later(found, rng)
         complaints += _ratios_later(found, rng)
+        complaints += _deviations_later(found, rng)
         complaints += _quantiles(found, rng)
     return complaints
 
@@ -387,6 +388,42 @@ def _drawn_ratios(maker: Maker, rng: random.Random) -> list[tuple[ln.Query, list
             mean = ln.Mean(averaged.name, by=[maker.attributes[p].name for p in by] or None)
             drawn.append((mean, [times(group, sums) for group in groups], [times(g, known) for g in groups]))
     return drawn
+
+
+def _deviations_later(found: Published, rng: random.Random) -> list[str]:
+    """A standard deviation that the plan determines is the one that is computed record by record."""
+    case, complaints = found.case, []
+    numbers = [p for p, attribute in enumerate(case.attributes) if attribute.is_number]
+    if not numbers:
+        return []
+    place = rng.choice(numbers)
+    attribute, maker = case.attributes[place], Maker(rng, case.attributes, case.probes, case.n_cells)
+    values = [value for value, is_in in zip(attribute.sums(), attribute.known(), strict=True) if is_in]
+    if len(set(values)) < 2:
+        return []
+    others = [p for p in range(len(case.attributes)) if p != place and case.attributes[p].size <= 12]
+    by = rng.sample(others, min(len(others), rng.randint(0, 1)))
+    groups = maker.marginal(by).rows(len(maker.probes)) if by else [(1.0,) * len(maker.probes)]
+    known, sums = maker.along(place, attribute.known()), maker.along(place, attribute.sums())
+    query = ln.StandardDeviation(attribute.name, by=[case.attributes[p].name for p in by] or None)
+    try:
+        own = found.release.answer(query, level=SURE)
+    except (QueryError, TooLargeError):
+        return []
+    for index, group, (_, shown) in zip(own.index, groups, own.iterrows(), strict=True):
+        weights = [a * k * c for a, k, c in zip(group, known, case.counts, strict=True)]
+        n = sum(weights)
+        if shown["note"]:
+            continue
+        if n == 0:
+            complaints.append(f"{index} of {query} is {shown['estimate']:.9g}, of nobody")
+            continue
+        mean = sum(w * v for w, v in zip(weights, sums, strict=True)) / n
+        truth = math.sqrt(sum(w * (v - mean) ** 2 for w, v in zip(weights, sums, strict=True)) / n)
+        rounding = 1e-6 * (max(map(abs, values)) + 1)
+        if not shown["lower"] - rounding <= truth <= shown["upper"] + rounding:
+            complaints.append(f"{index} of {query} is {shown['estimate']:.9g}, not {truth:.9g}")
+    return complaints
 
 
 def _quantiles(found: Published, rng: random.Random) -> list[str]:

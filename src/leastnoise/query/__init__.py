@@ -63,7 +63,7 @@ from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, 
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
-from leastnoise.query.queries.moments import Mean
+from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import COMMON, Factor, Labels, Query, Term, term_labels, term_operator
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
@@ -172,6 +172,7 @@ __all__ = [
     "RowMeaning",
     "Schema",
     "Share",
+    "StandardDeviation",
     "Sum",
     "Targets",
     "Term",

@@ -110,6 +110,7 @@ def _ratio_of(
         denominator=DueBy(ratio.parts.denominator, over, period),
         rows=np.searchsorted(below, rows),
         shown_as=shown,
+        further=tuple((role, DueBy(query, over, period)) for role, query in ratio.parts.further),
     )
     return replace(ratio, parts=parts, labels=labels)
 

@@ -13,7 +13,12 @@ from leastnoise.query.queries.query import COMMON
 from leastnoise.query.schema import Schema
 
 # What the two queries that a ratio adds to a batch are called, after its own name.
-_ROLES = {"mean": ("sum", "count"), "share": ("part", "whole"), "ratio": ("numerator", "denominator")}
+_ROLES = {
+    "mean": ("sum", "count"),
+    "standard-deviation": ("sum of squares", "count"),
+    "share": ("part", "whole"),
+    "ratio": ("numerator", "denominator"),
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,6 +32,7 @@ class RatioRows:
         denominator: the name of the batch that holds the denominators.
         parts: how they are divided.
         labels: what each ratio is called.
+        further: the names of the batches that hold what is measured beside them, as `parts` lists it.
     """
 
     name: str
@@ -35,11 +41,13 @@ class RatioRows:
     denominator: str
     parts: RatioParts
     labels: Labels
+    further: tuple[str, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `ratio_from_dict` reads back."""
         plain = {"name": self.name, "query": self.query.to_dict()}
-        return plain | {"numerator": self.numerator, "denominator": self.denominator}
+        plain |= {"numerator": self.numerator, "denominator": self.denominator}
+        return plain | ({"further": list(self.further)} if self.further else {})
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,9 +76,11 @@ def expanded(queries: Sequence[Query], names: Sequence[str], schema: Schema) -> 
                 _placed(part, f"{name}: {role}", linear, set(names))
                 for part, role in zip((parts.numerator, parts.denominator), _ROLES[query.kind], strict=True)
             )
-            ratios.append(
-                RatioRows(name, query, numerator, denominator, parts, _labels(query, parts, schema))
+            further = tuple(
+                _placed(part, f"{name}: {role}", linear, set(names)) for role, part in parts.further
             )
+            labels = _labels(query, parts, schema)
+            ratios.append(RatioRows(name, query, numerator, denominator, parts, labels, further))
     return ExpandedBatch(
         tuple(query for _, query in linear), tuple(name for name, _ in linear), tuple(ratios)
     )
@@ -91,12 +101,19 @@ def ratio_from_dict(
     if not isinstance(query, RatioQuery):
         raise WorkloadError.must("ratios", "be means, shares or ratios", given=query.kind)
     parts = query.parts(schema)
-    for role, part in (("numerator", parts.numerator), ("denominator", parts.denominator)):
-        held = blocks.get(plain[role])
+    further = tuple(plain.get("further", ()))
+    if len(further) != len(parts.further):
+        raise WorkloadError.must("further", "name all rows that the ratio is made from", given=further)
+    named = [("numerator", plain["numerator"], parts.numerator)]
+    named += [("denominator", plain["denominator"], parts.denominator)]
+    named += [("further", name, part) for name, (_, part) in zip(further, parts.further, strict=True)]
+    for role, name, part in named:
+        held = blocks.get(name)
         if held is None or rows_key(held) != rows_key(part):
-            raise WorkloadError.must(role, "name the rows that the ratio is made from", given=plain[role])
+            raise WorkloadError.must(role, "name the rows that the ratio is made from", given=name)
     labels = _labels(query, parts, schema)
-    return RatioRows(plain["name"], query, plain["numerator"], plain["denominator"], parts, labels)
+    sides = plain["numerator"], plain["denominator"]
+    return RatioRows(plain["name"], query, *sides, parts, labels, further)
 
 
 def rows_key(query: Query) -> str:

@@ -11,6 +11,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     intervals.py     how far an answer may be from the truth, at any level
     quantiles.py     quantiles of an attribute, with intervals
     ratios.py        intervals for ratios, from the joint error of two numbers
+    deviations.py    intervals for standard deviations, from the joint error of three numbers
     ratio_answers.py the means, shares and other ratios of a release
     matched_covariances.py  covariances of numerators with their own denominators, in pieces
     answer_table.py  all answers as one table, and as frames

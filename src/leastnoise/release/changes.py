@@ -5,8 +5,8 @@ twice has no noise in the difference at all, and is refused.
 
 Counts: a difference has an exact interval for Gaussian noise, from the sum of the variances; a quotient has
 Fieller's. Means, shares and ratios: a difference has the interval of `difference_ends`, nearly exact, and a
-quotient that of two intervals that hold at once. Laplace noise: from intervals that hold at once, everywhere.
-docs/ratios.md has the measured coverage.
+quotient that of two intervals that hold at once. Laplace noise and standard deviations: from intervals that
+hold at once, everywhere. docs/ratios.md has the measured coverage.
 """
 
 from __future__ import annotations
@@ -20,9 +20,15 @@ import numpy as np
 
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.query import Labels, Query, RatioQuery, Workload
+from leastnoise.query import Labels, Query, RatioQuery, StandardDeviation, Workload
 from leastnoise.release.answer_table import shaped_frame
-from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_errors, source_of
+from leastnoise.release.ratio_answers import (
+    RatioSource,
+    found_intervals,
+    further_source,
+    ratio_errors,
+    source_of,
+)
 from leastnoise.release.ratios import DETERMINED, RatioErrors, difference_ends, ratio_intervals
 from leastnoise.release.release import Release
 
@@ -72,6 +78,8 @@ def changes(
         raise InputError.must("level", "lie between 0 and 1, as in 0.95", given=level)
     _require_apart(earlier, later)
     is_normal = all(one.plan.fixed_strategy().noise.has_normal_errors for one in (earlier, later))
+    # The ends for a standard deviation are cut at 0 and say nothing of its variance there.
+    is_normal &= not _is_deviation(query, earlier)
     # Two independent intervals hold at once with the product of their probabilities.
     both = level if is_normal and not _divides(query, earlier, relative) else math.sqrt(level)
     first, second = (_estimates(one.unadjusted, query, both) for one in (earlier, later))
@@ -107,6 +115,11 @@ def _divides(query: str | Query, release: Release, relative: bool) -> bool:
     return relative and is_ratio
 
 
+def _is_deviation(query: str | Query, release: Release) -> bool:
+    ratio = release.plan.workload.ratio(query) if isinstance(query, str) else None
+    return isinstance(query if ratio is None else ratio.query, StandardDeviation)
+
+
 def _estimates(release: Release, query: str | Query, level: float) -> _Estimates:
     plan = release.plan
     if isinstance(query, RatioQuery):
@@ -133,8 +146,14 @@ def _of_counts(release: Release, workload: Workload, level: float) -> _Estimates
 
 
 def _of_ratio(release: Release, source: RatioSource, level: float) -> _Estimates:
-    errors = ratio_errors(release.plan, source, release.answers_to, level)
     parts = source.parts
+    if parts.is_deviation:
+        found = found_intervals(release.plan, source, release.answers_to, release.answers_to, level)
+        ends = found.lower, found.upper
+        return _Estimates(
+            parts.shown_as, source.labels, found.estimate, *ends, None, parts.possible, found.reasons
+        )
+    errors = ratio_errors(release.plan, source, release.answers_to, level)
     # Ends that were cut would say nothing of the variance on that side.
     found = ratio_intervals(errors, level, shift=parts.shift, positive=parts.positive)
     ends = found.lower, found.upper

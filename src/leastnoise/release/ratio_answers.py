@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.planning import Plan
 from leastnoise.query import Labels, RatioParts, RatioQuery, RatioRows, Workload
+from leastnoise.release.deviations import DeviationErrors, deviation_intervals
 from leastnoise.release.matched_covariances import matched_covariances
 from leastnoise.release.ratios import DETERMINED, RatioErrors, RatioIntervals, ratio_intervals
 
@@ -27,18 +28,21 @@ class RatioSource:
         denominator: the denominators, likewise.
         parts: how they are divided.
         labels: what each ratio is called.
+        sums: of a standard deviation the sums, whose squares are the numerators; None for ratios.
     """
 
     numerator: Workload
     denominator: Workload
     parts: RatioParts
     labels: Labels
+    sums: Workload | None = None
 
 
 def source_of(plan: Plan, ratio: RatioRows) -> RatioSource:
     """Where a ratio of the plan's workload finds its numbers."""
     only = plan.workload.only
-    return RatioSource(only(ratio.numerator), only(ratio.denominator), ratio.parts, ratio.labels)
+    sums = only(ratio.further[0]) if ratio.parts.is_deviation else None
+    return RatioSource(only(ratio.numerator), only(ratio.denominator), ratio.parts, ratio.labels, sums)
 
 
 def further_source(plan: Plan, query: RatioQuery) -> RatioSource:
@@ -52,7 +56,8 @@ def further_source(plan: Plan, query: RatioQuery) -> RatioSource:
         raise InputError.must("query", "be rows of a matrix, where the plan has no schema", given=query.kind)
     parts = query.parts(schema)
     labels = parts.shown_as.labels(schema)
-    return RatioSource(plan.asked(parts.numerator), plan.asked(parts.denominator), parts, labels)
+    sums = plan.asked(parts.further[0][1]) if parts.is_deviation else None
+    return RatioSource(plan.asked(parts.numerator), plan.asked(parts.denominator), parts, labels, sums)
 
 
 def ratio_columns(
@@ -69,16 +74,50 @@ def ratio_columns(
     """
     if not isinstance(level, (float, np.floating)) or not 0 < level < 1:
         raise InputError.must("level", "lie between 0 and 1, as in 0.95", given=level)
-    parts, rows = source.parts, source.parts.rows
-    estimates = answers(source.numerator), answers(source.denominator)[rows]
+    found = found_intervals(plan, source, answers, unadjusted, level)
     if plan.strategy is None:
-        zeros = np.zeros(len(rows))
-        found = _intervals(RatioErrors(*estimates, zeros, zeros, zeros), level, parts, estimates)
         return {"estimate": found.estimate, "note": _notes(found)}
-    errors = ratio_errors(plan, source, unadjusted, level)
-    found = _intervals(errors, level, parts, estimates)
     numbers = {name: getattr(found, name) for name in ("estimate", "stderr", "lower", "upper")}
     return numbers | {"note": _notes(found)}
+
+
+def found_intervals(
+    plan: Plan, source: RatioSource, answers: Answers, unadjusted: Answers, level: float
+) -> RatioIntervals:
+    """Estimates from `answers` with intervals from `unadjusted`; of no width where errors are not known."""
+    rows = source.parts.rows
+    estimates = answers(source.numerator), answers(source.denominator)[rows]
+    sums = None if source.sums is None else replace(source, numerator=source.sums, sums=None)
+    if plan.strategy is None:
+        zeros = np.zeros(len(rows))
+        errors = RatioErrors(*estimates, zeros, zeros, zeros)
+        if sums is None:
+            return _intervals(errors, level, source.parts, estimates)
+        first = answers(sums.numerator)
+        of_sums = RatioErrors(first, estimates[1], zeros, zeros, zeros)
+        return _deviations(DeviationErrors(errors, of_sums, zeros), level, source, None)
+    if sums is None:
+        errors = ratio_errors(plan, source, unadjusted, level)
+        return _intervals(errors, level, source.parts, estimates)
+    # Where intervals hold at once, each of three fails with a third of what is left.
+    each = 1 - 2 * (1 - level) / 3
+    both = [ratio_errors(plan, one, unadjusted, each) for one in (source, sums)]
+    covariance = matched_covariances(
+        plan.fixed_strategy(), source.numerator, sums.numerator, np.arange(len(rows))
+    )
+    moments = estimates[0], answers(sums.numerator), estimates[1]
+    return _deviations(DeviationErrors(both[0], both[1], covariance), level, source, moments)
+
+
+def _deviations(
+    errors: DeviationErrors,
+    level: float,
+    source: RatioSource,
+    estimates: tuple[Array, Array, Array] | None,
+) -> RatioIntervals:
+    assert source.parts.means is not None
+    largest = source.parts.possible[1]
+    return deviation_intervals(errors, level, means=source.parts.means, largest=largest, estimates=estimates)
 
 
 def ratio_errors(plan: Plan, source: RatioSource, unadjusted: Answers, level: float) -> RatioErrors:

@@ -16,7 +16,7 @@ and ``a * b`` crosses two queries on different attributes.
     over_time.py     sliding windows and changes along an ordered attribute
     conditions.py    records that satisfy a condition, or each of several
     ratios.py        shares and other ratios, made from two linear queries
-    moments.py       means of whole numbers, overall or by group
+    moments.py       means and standard deviations of whole numbers, overall or by group
     linear.py        any linear combinations
     meaning.py       what a row says about one record, without operators; records to check plans with
     key_shapes.py    the JSON schema of each field, for specification files
@@ -27,7 +27,7 @@ from leastnoise.query.queries.conditions import Cases, Where
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Aspect, Cell, InventedRecords, Meaning, RowMeaning
-from leastnoise.query.queries.moments import Mean
+from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import Factor, Labels, Product, Query, Term
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
@@ -59,6 +59,7 @@ __all__ = [
     "RatioQuery",
     "RowMeaning",
     "Share",
+    "StandardDeviation",
     "Sum",
     "Term",
     "Total",

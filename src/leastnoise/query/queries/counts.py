@@ -22,7 +22,7 @@ from leastnoise.core.operators import (
     Padded,
     SomeRanges,
 )
-from leastnoise.query.queries.key_shapes import COUNTS, NAMES, PAIR, TEXT, key
+from leastnoise.query.queries.key_shapes import COUNTS, NAMES, PAIR, TEXT, Json, key
 from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.query.queries.query import Factor, Labels, Query, Term, check_attribute, set_common, to_plain
 from leastnoise.query.queries.targets import to_float
@@ -336,6 +336,26 @@ class Levels(OfOneAttribute):
         return f"{self.attribute} levels"
 
 
+BOUNDS: Json = key(
+    {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
+    "least and largest value that enters; values beyond are pulled in",
+)
+
+
+def checked_bounds(bounds: Any) -> tuple[int, int] | None:
+    """Bounds as a pair of whole numbers.
+
+    Raises:
+        QueryError: if they are none.
+    """
+    if bounds is None:
+        return None
+    plain = [to_plain(end) for end in bounds] if isinstance(bounds, (tuple, list)) else []
+    if len(plain) != 2 or any(type(end) is not int for end in plain) or plain[0] >= plain[1]:
+        raise QueryError.must("bounds", "be two whole numbers, the smaller one first", given=bounds)
+    return plain[0], plain[1]
+
+
 @dataclass(frozen=True)
 class Sum(OfOneAttribute):
     """The values of an attribute added up over all records: one query.
@@ -347,9 +367,13 @@ class Sum(OfOneAttribute):
         attribute: declared as a range or as numbered categories.
         centre: a number that is taken from every value first. With the middle of the range one person
             changes the sum by half the width of the range only.
+        power: 2 adds up squares, (value - centre)², and 1 the differences themselves.
+        bounds: the least and the largest value that enters; values beyond are pulled in first.
     """
 
     centre: float = field(default=0.0, metadata=key({"type": "number"}, "taken from every value first"))
+    power: int = field(default=1, kw_only=True, metadata=key({"enum": [1, 2]}, "2 adds up squares"))
+    bounds: tuple[int, int] | None = field(default=None, kw_only=True, metadata=BOUNDS)
     kind: ClassVar[str] = "sum"
 
     def __post_init__(self) -> None:
@@ -358,14 +382,22 @@ class Sum(OfOneAttribute):
         if centre is None or not math.isfinite(centre):
             raise QueryError.must("centre", "be a finite number", given=self.centre)
         object.__setattr__(self, "centre", centre)
+        if type(self.power) is not int or self.power not in (1, 2):
+            raise QueryError.must("power", "be 1 or 2", given=self.power)
+        object.__setattr__(self, "bounds", checked_bounds(self.bounds))
 
     def _what(self) -> str:
-        return "sum" if not self.centre else f"sum of differences from {self.centre:g}"
+        squared = "squared " if self.power == 2 else ""
+        plain = "sum of squares" if squared else "sum"
+        what = plain if not self.centre else f"sum of {squared}differences from {self.centre:g}"
+        return what if self.bounds is None else f"{what}, within {self.bounds[0]} to {self.bounds[1]}"
 
-    def _centred(self, numbers: Sequence[float]) -> list[float]:
+    def _summed(self, numbers: Sequence[float]) -> list[float]:
+        """What each value adds to the sum."""
         # Whole numbers stay whole, so that sums of large ones are exact.
         centre = int(self.centre) if self.centre.is_integer() else self.centre
-        return [number - centre for number in numbers]
+        low, high = self.bounds or (min(numbers), max(numbers))
+        return [(min(max(number, low), high) - centre) ** self.power for number in numbers]
 
     def terms(self, schema: Schema) -> list[Term]:
         values = schema[self.attribute]
@@ -377,13 +409,13 @@ class Sum(OfOneAttribute):
                 given=self.attribute,
                 remedy="for bins, count them with Marginal and weigh the counts",
             )
-        row = [*self._centred(numbers), *([0] * (values.size - values.n_values))]
+        row = [*self._summed(numbers), *([0] * (values.size - values.n_values))]
         return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: self._what()))]]
 
     def tables(self, schema: Schema) -> Sequence[Table]:
         name, declared = self.attribute, schema[self.attribute].numbers()
         assert declared is not None
-        numbers = self._centred(declared)
+        numbers = self._summed(declared)
         n = len(numbers)
         return [
             (

@@ -10,7 +10,7 @@ from leastnoise.query.queries.conditions import Cases, Where
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
 from leastnoise.query.queries.key_shapes import QUERY
 from leastnoise.query.queries.linear import Linear
-from leastnoise.query.queries.moments import Mean
+from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import COMMON, Product, Query
 from leastnoise.query.queries.ratios import Ratio, Share
@@ -33,6 +33,7 @@ QUERY_KINDS: dict[str, type[Query]] = {
         Product,
         Linear,
         Mean,
+        StandardDeviation,
         Share,
         Ratio,
     )

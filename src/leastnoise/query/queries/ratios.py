@@ -37,7 +37,7 @@ from leastnoise.query.schema import Schema
 WEIGHT_WITHOUT_GUESS = 1 / 3
 
 # The least weight of a denominator beside that of its numerator, so that every plan measures it.
-_LEAST_WEIGHT = 0.01
+LEAST_WEIGHT = 0.01
 
 # Entries of the rows of a share that are compared one by one with those of the whole.
 MAX_COMPARED = 2**22
@@ -57,6 +57,9 @@ class RatioParts:
         shift: what is added to each quotient.
         possible: the least and the largest value of a ratio.
         positive: whether the denominators are counts.
+        further: linear queries that are measured beside them, each with its role.
+        means: of a standard deviation what the mean less the centre can be; the numerator is then a sum of
+            squares, and the first of `further` the sum. None for ratios.
     """
 
     numerator: Query
@@ -66,6 +69,13 @@ class RatioParts:
     shift: float
     possible: tuple[float, float]
     positive: bool
+    further: tuple[tuple[str, Query], ...] = ()
+    means: tuple[float, float] | None = None
+
+    @property
+    def is_deviation(self) -> bool:
+        """Whether the root of a variance is meant."""
+        return self.means is not None
 
 
 @dataclass(frozen=True)
@@ -102,6 +112,8 @@ class RatioQuery(Query):
         parts = self.parts(schema)
         parts.numerator.check(schema)
         parts.denominator.check(schema)
+        for _, query in parts.further:
+            query.check(schema)
 
     def terms(self, schema: Schema) -> NoReturn:
         raise QueryError(
@@ -147,7 +159,7 @@ class Share(RatioQuery):
         rows = matched_rows(self.part, self.of, schema)
         _check_inside(self.part, self.of, rows, schema)
         of_part, of_whole = self._targets_of_parts(1.0)
-        weight = WEIGHT_WITHOUT_GUESS if self.guess is None else max(self.guess**2, _LEAST_WEIGHT)
+        weight = WEIGHT_WITHOUT_GUESS if self.guess is None else max(self.guess**2, LEAST_WEIGHT)
         return RatioParts(
             numerator=self.part.having(weight=self.weight, name=None, **of_part),
             denominator=self.of.having(weight=self.weight * weight, name=None, **of_whole),
@@ -184,7 +196,7 @@ class Ratio(RatioQuery):
 
     def parts(self, schema: Schema) -> RatioParts:
         of_numerator, of_denominator = self._targets_of_parts(abs(self.guess or 1.0))
-        weight = 1.0 if self.guess is None else max(self.guess**2, _LEAST_WEIGHT)
+        weight = 1.0 if self.guess is None else max(self.guess**2, LEAST_WEIGHT)
         return RatioParts(
             numerator=self.numerator.having(weight=self.weight, name=None, **of_numerator),
             denominator=self.denominator.having(weight=self.weight * weight, name=None, **of_denominator),
