@@ -500,7 +500,9 @@ def test_the_schema_names_every_key_and_kind() -> None:
     kinds = {each["properties"]["kind"]["const"]: each for each in schema["$defs"]["kind"]["anyOf"]}
     assert set(kinds) == set(QUERY_KINDS)
     for kind, cls in QUERY_KINDS.items():
-        assert set(kinds[kind]["properties"]) == {"kind", *keys_of(cls)} >= set(COMMON)
+        either = {"attribute", "attributes"}
+        names = {"kind", *keys_of(cls), *(either if either & {*keys_of(cls)} else ())}
+        assert set(kinds[kind]["properties"]) == names >= set(COMMON)
         # A key without a shape would be completed and never checked.
         assert all(shape for shape in kinds[kind]["properties"].values()), kind
     assert set(schema["properties"]["design"]["properties"]) == set(DESIGN)
@@ -562,6 +564,7 @@ def test_the_schema_accepts_every_specification_that_is_written(spec: Spec) -> N
         asking("sql = 'SELECT COUNT(*) FROM t'\nstderr = 3"),
         asking('kind = "levels"\nattribute = "region"', 'kind = "where"\ncondition = "age > 3"'),
         asking('kind = "cube"\nattributes = ["age"]\norder = [0, 1]', 'kind = "sum"\nattribute = "age"'),
+        asking('kind = "marginal"\nattribute = "age"', 'kind = "prefix"\nattributes = ["age"]'),
         asking(
             'kind = "total"\nexpected = 1000\nstderr = "5%"',
             'kind = "total"\nexpected = 9\nwithin = ["5%", 0.9]',
@@ -617,7 +620,9 @@ def test_the_schema_accepts(text: str) -> None:
         asking('kind = "tottal"'),
         asking('name = "x"'),
         asking('kind = "total"\nnmae = "x"'),
-        asking('kind = "marginal"\nattribute = "age"'),
+        asking('kind = "marginal"\nattribute = 3'),
+        asking('kind = "marginal"\nattribute = "age"\nattributes = ["age"]'),
+        asking('kind = "prefix"\nattributes = ["age", "sex"]'),
         asking('kind = "marginal"\nattributes = "age"'),
         asking('kind = "total"\nweight = -1'),
         asking('kind = "total"\nstderr = 1\nwithin = [1, 0.5]'),

@@ -821,3 +821,13 @@ def test_the_values_told_of_are_those_that_two_listed_ranges_count() -> None:
         by_hand = {high for _, high in wide for low, _ in wide if low == high}
         told = Ranges("age", ends).shared_ends(schema)
         assert {int(text.split()[1]) for text in told} == by_hand
+
+
+def test_one_attribute_may_be_written_either_way() -> None:
+    assert query_from_dict({"kind": "marginal", "attribute": "age"}) == Marginal("age")
+    assert query_from_dict({"kind": "prefix", "attributes": ["age"]}) == Prefix("age")
+    for both in ("marginal", "prefix"):
+        with refuses(QueryError, "query", ["attribute", "attributes"]):
+            query_from_dict({"kind": both, "attribute": "age", "attributes": ["age"]})
+    with refuses(QueryError, "query", ["attributes"]):
+        query_from_dict({"kind": "prefix", "attributes": ["age", "sex"]})

@@ -450,7 +450,7 @@ def test_the_json_schema_in_the_package_is_up_to_date() -> None:
         (asking('kind = "total"', 'kind = "tottal"'), ("query[1].kind", "tottal")),
         (asking('name = "x"'), ("query[0].kind", None)),
         (asking('kind = "total"\nnmae = "x"'), ("query[0].query", ["nmae"])),
-        (asking('kind = "marginal"\nattribute = "age"'), ("query[0].query", ["attribute"])),
+        (asking('kind = "marginal"\nattribute = 3'), ("query[0].query", ["attribute"])),
         (asking('kind = "marginal"\nattributes = "age"'), ("query[0].attributes", "age")),
         (asking('kind = "prefix"\nattribute = "agge"'), ("query[0].attribute", "agge")),
         (asking('kind = "total"\nweight = -1'), ("query[0].weight", -1)),

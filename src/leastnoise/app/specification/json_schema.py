@@ -225,12 +225,26 @@ def _common() -> dict[str, Json]:
     return {key: field.metadata["shape"] for key, field in keys_of(Query).items()}
 
 
+# One attribute may be written either way: what a kind calls it, the other name, and its shape.
+_EITHER_NUMBER: list[tuple[str, str, Json]] = [
+    ("attributes", "attribute", _TEXT),
+    ("attribute", "attributes", {"type": "array", "items": _TEXT, "minItems": 1, "maxItems": 1}),
+]
+
+
 def _query(kind: str, cls: type[Query]) -> Json:
     own = {key: field for key, field in keys_of(cls).items() if key not in COMMON}
     shapes = {key: field.metadata["shape"] for key, field in own.items()}
     needed = [key for key, field in own.items() if field.default is MISSING or field.default == ()]
     properties = {"kind": {"const": kind}} | shapes | _common()
-    return _table(properties, "kind", *needed) | {"not": {"required": ["stderr", "within"]}}
+    rules: Json = {"not": {"required": ["stderr", "within"]}}
+    for name, other, shape in _EITHER_NUMBER:
+        if name in own:
+            properties[other] = shape
+            if name in needed:
+                needed.remove(name)
+                rules["oneOf"] = [{"required": [name]}, {"required": [other]}]
+    return _table(properties, "kind", *needed) | rules
 
 
 def _asked_in_sql() -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import MISSING, fields
 from typing import Any
 
@@ -48,6 +49,15 @@ def query_from_dict(plain: dict[str, Any]) -> Query:
     return _read(plain, 0)
 
 
+def _take_either_number(given: dict[str, Any], own: Collection[str]) -> None:
+    """Let one attribute be written "attribute" or, as a list of one, "attributes", whichever a kind has."""
+    if "attributes" in own and "attributes" not in given and isinstance(given.get("attribute"), str):
+        given["attributes"] = [given.pop("attribute")]
+    several = given.get("attributes")
+    if "attribute" in own and "attribute" not in given and isinstance(several, list) and len(several) == 1:
+        given["attribute"] = given.pop("attributes")[0]
+
+
 def _read(plain: dict[str, Any], depth: int) -> Query:
     if not isinstance(plain, dict):
         raise QueryError.must("query", "be a table with its kind", given=type(plain))
@@ -62,6 +72,7 @@ def _read(plain: dict[str, Any], depth: int) -> Query:
     if isinstance(given.get("within"), list):
         given["within"] = tuple(given["within"])
     own = {f.metadata["written"] or f.name: f for f in fields(QUERY_KINDS[kind]) if not f.kw_only}
+    _take_either_number(given, own)
     for key, field in own.items():
         if field.metadata["shape"] == QUERY and (key in given or field.default is MISSING):
             given[key] = _read(given.get(key, {}), depth + 1)
