@@ -40,8 +40,8 @@ MAX_DEVICE_BYTES = 2**31
 # cells takes some ten seconds, and gaps below this need many more cells with weights.
 LEAST_GAP = 4e-4
 
-# Directions beyond which working sets are too large for an interior-point method: 94 over 48,114 columns take
-# it as long as passes over working sets.
+# Directions beyond which working sets are too large for an interior-point method. 94 over 48,114 columns take
+# it as long as passes over working sets; with 208 over 50,000 its gap is 1.3 % after 9 s, and theirs 0.29 %.
 MANY_DIRECTIONS = 200
 
 # Columns worked on at a time.
