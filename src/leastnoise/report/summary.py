@@ -21,7 +21,6 @@ from leastnoise.query import QueryBlock
 from leastnoise.release import RELIABLE, SUPPRESSED, Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.figures import decimals_for, number, outward
-from leastnoise.report.over_time import error_lines
 from leastnoise.report.publication import Publication
 
 # Answers of a batch up to which all are shown.
@@ -122,6 +121,11 @@ def plan_text(plan: Plan) -> str:
 
 def _over_time(plan: Plan) -> list[str]:
     """The errors of the last period beside those of releases each by itself; [] without periods."""
+    if plan.over is None:
+        return []
+    # Here, as it draws pictures too: a summary of other plans needs nothing that pages do.
+    from leastnoise.report.over_time import error_lines
+
     lines = [line for text in error_lines(plan) for line in textwrap.wrap(printable(text), _WIDTH)]
     return ["Over time:", *lines, ""] if lines else []
 

@@ -1,6 +1,6 @@
 """The answers as SDMX-CSV 2.0, which statistical offices exchange.
 
-    STRUCTURE,STRUCTURE_ID,ACTION,QUERY,CELL,SEX,OBS_VALUE,STDERR,LOWER_0_95,UPPER_0_95
+    STRUCTURE,STRUCTURE_ID,ACTION,QUERY,CELL,SEX,OBS_VALUE,STDERR,LOWER_95,UPPER_95
     dataflow,AGENCY:ANSWERS(1.0),I,marginal by sex,sex F,F,1201.5,3.2,1195.2,1207.8
 
 Dimensions are the batch, the row in it and every attribute that queries mention; "_T" stands where a row adds
