@@ -174,7 +174,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Any]:
 def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) -> None:
     done = run("people.toml", "--data", "people.csv")
     assert done.exit_code == 3, done.output
-    assert done.output.startswith("NOT PRIVATE. Everything below is true of real records and has no noise")
+    assert done.stdout.startswith("NOT PRIVATE. Everything below is true of real records and has no noise")
     assert "Do not publish it" in done.output
     assert done.output.split("\n\n", 1)[1] == (
         "8 records could be read\n"
