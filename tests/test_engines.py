@@ -6,12 +6,14 @@ import atexit
 import decimal
 import gc
 import itertools
+import json
 import logging
 import math
 import os
 import random
 import shutil
 import struct
+import subprocess
 import sys
 import tempfile
 import threading
@@ -32,7 +34,7 @@ import pytest
 from hypothesis import given, settings
 
 from leastnoise.core.errors import DataError, LeastnoiseError, MissingExtraError, SchemaError, TooLargeError
-from leastnoise.data import Data, dialects, vectorize
+from leastnoise.data import Data, dialects, spark_counts, vectorize
 from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
 from leastnoise.data.people import Person
@@ -95,6 +97,8 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
         "spark.log.level": "OFF",
         "spark.ui.showConsoleProgress": "false",
     }
+    # Executors run the Python of the tests, which has NumPy and PyArrow.
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = sql.SparkSession.builder.master("local[2]").appName("leastnoise")
     for name, value in settings_of_spark.items():
         builder = builder.config(name, value)
@@ -634,6 +638,92 @@ def test_random_tables_lie_in_blocks_within_their_limits(seed: int) -> None:
     largest = max(math.prod(schema[name].size for name in subset) for subset in asked)
     for block in planned:
         assert math.prod(schema[name].size for name in block) <= max(blocks.MERGED_CELLS, largest)
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("k", [None, 2])
+def test_spark_counts_by_numpy_and_by_sql_as_by_hand(
+    k: int | None, spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = random_table(7)
+    source = loaded(spark, table)
+    plans: list[str] = []
+    own = spark_counts.counted_in_partitions
+
+    def read(frame: Any, schema: Schema, blocks: Any) -> Any:
+        counted = frame.mapInArrow(spark_counts._task(schema, blocks), "k bigint, n bigint")
+        plans.append(counted._jdf.queryExecution().executedPlan().toString())
+        return own(frame, schema, blocks)
+
+    monkeypatch.setattr(engines, "counted_in_partitions", read)
+    data = vectorize(source, Schema(age=range(4), sex=("F", "M")))
+    assert data.scan_plan([("age",)]).routes == ("numpy",)
+    assert counts_as_by_hand(source, table, k)
+    # No row is written for a record and a block.
+    assert plans and all("InArrow" in plan for plan in plans)
+    assert not any(word in plan for plan in plans for word in ("Generate", "Expand"))
+    monkeypatch.setattr(engines, "has_numpy", lambda session: False)
+    plans.clear()
+    assert data.scan_plan([("age",)]).routes == ("sql",)
+    assert counts_as_by_hand(source, table, k) and not plans
+
+
+@pytest.mark.thorough
+def test_executors_without_python_are_found_by_the_probe(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = spark._session
+    assert spark_counts.has_numpy(session)
+    monkeypatch.setattr(session.sparkContext, "pythonExec", "/there/is/no/python")
+    assert not spark_counts._probed(session)
+
+
+CLUSTER = """
+import json, os, sys
+os.environ["PYSPARK_PYTHON"] = sys.executable
+import ibis
+from pyspark.sql import SparkSession
+from leastnoise import Schema, vectorize
+builder = SparkSession.builder.master("local-cluster[2,1,600]")
+for name, value in json.loads(sys.argv[1]).items():
+    builder = builder.config(name, value)
+session = builder.getOrCreate()
+engine = ibis.pyspark.connect(session)
+data = vectorize(engine.read_parquet(sys.argv[2]), Schema(a=range(4), b=("x", "y")))
+asked = [("a", "b"), ("b",)]
+plan = data.scan_plan(asked)
+n_workers = session.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
+print(json.dumps([list(plan.routes), [x.tolist() for x in data.tables(asked)], n_workers]))
+session.stop()
+"""
+
+
+@pytest.mark.thorough
+def test_a_cluster_of_two_workers_counts_the_same(tmp_path: Path) -> None:
+    """Standalone mode: a master and two workers, whose executors are processes of their own."""
+    extra("pyspark.sql")
+    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
+        missing("no Java here, which Spark needs; on Debian: apt-get install openjdk-17-jre-headless")
+    rows = [(k % 5, "xyz"[k % 3]) for k in range(60)]
+    for part in range(3):
+        frame = pandas.DataFrame(rows[part::3], columns=["a", "b"])
+        frame.to_parquet(tmp_path / f"part{part}.parquet")
+    given = {
+        "spark.ui.enabled": "false",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.executor.memory": "512m",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.scheduler.minRegisteredResourcesRatio": "1.0",
+        "spark.log.level": "OFF",
+    }
+    command = [sys.executable, "-c", CLUSTER, json.dumps(given), str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
+    routes, tables, n_workers = json.loads(done.stdout.strip().splitlines()[-1])
+    expected = np.zeros((4, 2), dtype=int)
+    for a, b in rows:
+        if a < 4 and b in "xy":
+            expected[a, "xy".index(b)] += 1
+    assert routes == ["numpy"] and n_workers == 2
+    assert tables == [expected.tolist(), expected.sum(axis=0).tolist()]
 
 
 class Untouched:

@@ -79,6 +79,7 @@ A file imports only files that stand above it here:
     ibis_dates        dates in Ibis expressions
     ibis_cleaning     declared cleaning in Ibis expressions
     ibis_cells        placements written as Ibis expressions
+    spark_counts      counts of blocks in every partition of Spark, where executors have NumPy
     ibis_scan         one scan by any other engine, through Ibis
     handle            `vectorize`, the lazy handle it makes, and counts given one by one
     schema_fit        how far a table keeps to its schema, for its owner's eyes

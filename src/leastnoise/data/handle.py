@@ -17,9 +17,10 @@ from leastnoise.core.errors import DataError, LeastnoiseError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import duckdb_scan, ibis_scan
+from leastnoise.data.block_counts import MAX_COUNTED_CELLS
 from leastnoise.data.file_format import FileFormat, TableFiles
 from leastnoise.data.people import Person, checked_person
-from leastnoise.data.scan_progress import ScanProgress, ScanWatch
+from leastnoise.data.scan_progress import ScanPlan, ScanProgress, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import (
     ACCEPTED,
@@ -29,26 +30,18 @@ from leastnoise.data.sources import (
     snapshot,
     table_from_capsule,
 )
-from leastnoise.data.table_cover import MAX_BLOCKS, Block, LeftOut, Subset, first_holders, plan_scans, summed
+from leastnoise.data.table_cover import (
+    MAX_BLOCKS,
+    Block,
+    LeftOut,
+    Subset,
+    TablesAndRest,
+    first_holders,
+    n_cells_of,
+    plan_scans,
+    summed,
+)
 from leastnoise.query import Schema
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TablesAndRest:
-    """Counts of some tables, and of the records that are in none of their cells; `repr` shows neither.
-
-    Attributes:
-        tables: the counts, one array for each table.
-        n_rest: how many records some attribute has no cell for.
-        n_left_out: of each attribute that was asked about, how many of them it has no cell for.
-    """
-
-    tables: list[npt.NDArray[np.int64]]
-    n_rest: int
-    n_left_out: tuple[int, ...]
-
-    def __repr__(self) -> str:
-        return f"TablesAndRest({len(self.tables)} tables, not private)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -182,11 +175,7 @@ class Data:
             self._checked_subset([earliest_by])
         if not asked:
             return TablesAndRest([], 0, ())
-        scans: list[list[Block]] = [list(scan) for scan in plan_scans(asked, self.schema)]
-        for flag in flags:
-            if len(scans[-1]) == MAX_BLOCKS:
-                scans.append([])
-            scans[-1].append(flag)
+        scans = self._scans(asked, flags)
         watch = ScanWatch(progress, len(scans))
         holders = first_holders(
             asked, [block for scan in scans for block in scan if isinstance(block, tuple)]
@@ -209,6 +198,28 @@ class Data:
         if len(totals) > 1 or len(rests) > 1:
             raise DataError(CHANGED, field="table")
         return TablesAndRest([found[place] for place in range(len(asked))], rests.pop(), tuple(n_left_out))
+
+    def scan_plan(self, subsets: Iterable[Iterable[str]]) -> ScanPlan:
+        """How `tables` will count these tables; no record is read for it.
+
+        Spark's executors are asked, once per session, whether they have Python, NumPy and PyArrow.
+        """
+        scans = self._scans([self._checked_subset(subset) for subset in subsets], [])
+        sizes = [sum(n_cells_of(block, self.schema) for block in scan) for scan in scans]
+        if is_in_engine(self._source):
+            backend = self._source[1].get_backend()
+            name, routes = backend.name, [ibis_scan.route_of(backend, n) for n in sizes]
+        else:
+            name, routes = "duckdb", ["numpy" if n <= MAX_COUNTED_CELLS else "sql" for n in sizes]
+        return ScanPlan(name, tuple(map(len, scans)), tuple(routes))
+
+    def _scans(self, asked: list[Subset], flags: list[LeftOut]) -> list[list[Block]]:
+        scans: list[list[Block]] = [list(scan) for scan in plan_scans(asked, self.schema)]
+        for flag in flags:
+            if len(scans[-1]) == MAX_BLOCKS:
+                scans.append([])
+            scans[-1].append(flag)
+        return scans
 
     @contextmanager
     def _scanner(

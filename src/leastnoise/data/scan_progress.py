@@ -33,6 +33,28 @@ class ScanProgress:
     seconds: float
 
 
+@dataclass(frozen=True)
+class ScanPlan:
+    """How a question will be counted; it follows from the question and the engine, never from a value.
+
+    Attributes:
+        engine: where records are placed in their cells.
+        n_tables: how many larger tables are counted, of which those asked for are sums, by scan.
+        routes: who counts each scan: "numpy", from the numbers of cells, or "sql", the engine itself.
+    """
+
+    engine: str
+    n_tables: tuple[int, ...]
+    routes: tuple[str, ...]
+
+    def __str__(self) -> str:
+        lines = [f"{len(self.routes)} {'scan' if len(self.routes) == 1 else 'scans'} by {self.engine}"]
+        for k, (n, route) in enumerate(zip(self.n_tables, self.routes, strict=True), start=1):
+            by = "NumPy, from the numbers of cells" if route == "numpy" else "SQL"
+            lines.append(f"scan {k}: {n} {'table' if n == 1 else 'tables'}, counted by {by}")
+        return "\n".join(lines)
+
+
 class ScanWatch:
     """Reports the progress of scans, if anybody asked for it."""
 

@@ -244,3 +244,21 @@ def summed(counts: npt.NDArray[Any], block: Subset, subset: Subset, schema: Sche
     kept = [name for name in block if name in subset]
     shaped = arranged(table.reshape([schema[name].size for name in kept]), kept, subset)
     return np.ascontiguousarray(shaped).reshape([schema[name].size for name in subset])
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TablesAndRest:
+    """Counts of some tables, and of the records that are in none of their cells; `repr` shows neither.
+
+    Attributes:
+        tables: the counts, one array for each table.
+        n_rest: how many records some attribute has no cell for.
+        n_left_out: of each attribute that was asked about, how many of them it has no cell for.
+    """
+
+    tables: list[npt.NDArray[np.int64]]
+    n_rest: int
+    n_left_out: tuple[int, ...]
+
+    def __repr__(self) -> str:
+        return f"TablesAndRest({len(self.tables)} tables, not private)"

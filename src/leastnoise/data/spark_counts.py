@@ -1,0 +1,128 @@
+"""The counts of blocks from records that Spark has placed in their cells: by NumPy in every partition.
+
+Executors need Python, NumPy and PyArrow for that; a probe asks them once per session. Where one of these is
+missing, Spark counts by SQL, with a row for each record and block.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from leastnoise.data.block_counts import block_counter
+from leastnoise.data.table_cover import Block, LeftOut, n_cells_of
+from leastnoise.query import Schema
+
+# What the probe found, by session.
+_FOUND: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+
+
+def has_numpy(session: Any) -> bool:
+    """Whether the executors of a session run Python with NumPy and PyArrow; they are asked once."""
+    if session not in _FOUND:
+        _FOUND[session] = _probed(session)
+    return _FOUND[session]
+
+
+def _probed(session: Any) -> bool:
+    def ask(batches: Any) -> Iterator[Any]:
+        import numpy
+        import pyarrow
+
+        n = sum(int(numpy.asarray(batch.column(0)).size) for batch in batches)
+        yield pyarrow.RecordBatch.from_arrays([pyarrow.array([n])], names=["n"])
+
+    try:
+        with _without_words():
+            rows = session.range(8).mapInArrow(ask, "n bigint").collect()
+    except Exception:
+        # Whatever an executor lacks, SQL needs none of it.
+        return False
+    return sum(row["n"] for row in rows) == 8
+
+
+@contextmanager
+def _without_words() -> Iterator[None]:
+    """PySpark without a log of the error by which a probe finds that something is missing."""
+    log = logging.getLogger("SQLQueryContextLogger")
+    before, log.disabled = log.disabled, True
+    try:
+        yield
+    finally:
+        log.disabled = before
+
+
+def coded_columns(schema: Schema, blocks: Sequence[Block]) -> list[str]:
+    """SQL for what `counted_in_partitions` reads, from columns i0, i1, … and rest."""
+    used, flags = _used(schema, blocks), _flags(schema, blocks)
+    cells = [f"CAST(COALESCE(`i{k}`, 0) AS INT) AS `i{k}`" for k in used]
+    nulls = [f"CAST(CASE WHEN `i{k}` IS NULL THEN 1 ELSE 0 END AS TINYINT) AS `n{k}`" for k in flags]
+    return [*cells, "CAST(`rest` AS TINYINT) AS `rest`", *nulls]
+
+
+def counted_in_partitions(frame: Any, schema: Schema, blocks: Sequence[Block]) -> list[npt.NDArray[np.int64]]:
+    """The counts of every block, each of shape (n_cells_of the block,), from the columns of `coded_columns`.
+
+    Every partition counts its own records and hands on the cells that are not empty; one sum follows.
+    """
+    names, flags = schema.names, _flags(schema, blocks)
+    tables = [block for block in blocks if isinstance(block, tuple)]
+    ends = np.cumsum([n_cells_of(block, schema) for block in tables], dtype=np.int64)
+    n_tables = int(ends[-1]) if tables else 0
+    found = np.zeros(n_tables + 1 + len(flags), dtype=np.int64)
+    summed = frame.mapInArrow(_task(schema, blocks), "k bigint, n bigint").groupBy("k").sum("n")
+    answer = summed.toArrow() if hasattr(summed, "toArrow") else summed.toPandas()
+    found[np.asarray(answer["k"], dtype=np.int64)] = np.asarray(answer["sum(n)"], dtype=np.int64)
+    n_all, nulls = int(found[n_tables]), found[n_tables + 1 :].tolist()
+    of_flags = {names[k]: np.array([n_all - n, n]) for k, n in zip(flags, nulls, strict=True)}
+    of_tables = iter(np.split(found[:n_tables], ends[:-1]) if tables else [])
+    return [of_flags[block.attribute] if isinstance(block, LeftOut) else next(of_tables) for block in blocks]
+
+
+def _task(schema: Schema, blocks: Sequence[Block]) -> Any:
+    """What every partition does. It calls nothing of this package, so that executors need not have it."""
+    names, used = schema.names, _used(schema, blocks)
+    tables = [block for block in blocks if isinstance(block, tuple)]
+    places = [[used.index(names.index(name)) for name in block] for block in tables]
+    count = block_counter(places, [schema[names[k]].size for k in used])
+    n_used = len(used)
+    n_found = sum(n_cells_of(block, schema) for block in tables) + 1 + len(blocks) - len(tables)
+
+    def task(batches: Any) -> Iterator[Any]:
+        import numpy
+        import pyarrow
+
+        totals = numpy.zeros(n_found, dtype=numpy.int64)
+        for batch in batches:
+            columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
+            nulls = [int(numpy.count_nonzero(column)) for column in columns[n_used + 1 :]]
+            totals += numpy.concatenate(
+                [
+                    count(columns[:n_used], columns[n_used]),
+                    numpy.array([batch.num_rows, *nulls], dtype=numpy.int64),
+                ]
+            )
+        cells = numpy.flatnonzero(totals)
+        yield pyarrow.RecordBatch.from_arrays(
+            [pyarrow.array(cells), pyarrow.array(totals[cells])], names=["k", "n"]
+        )
+
+    return task
+
+
+def _used(schema: Schema, blocks: Sequence[Block]) -> list[int]:
+    """The places of the attributes whose cells are needed."""
+    return sorted(
+        {schema.names.index(name) for block in blocks if isinstance(block, tuple) for name in block}
+    )
+
+
+def _flags(schema: Schema, blocks: Sequence[Block]) -> list[int]:
+    """The places of the attributes of which it is counted how many records they leave out."""
+    return [schema.names.index(block.attribute) for block in blocks if isinstance(block, LeftOut)]
