@@ -1,0 +1,222 @@
+"""190 two-way tables of 20 attributes on every engine, and planning the scans for 4,950 tables.
+
+    python benchmarks/engines.py [--before PATH] [--parts planning duckdb person postgres spark]
+
+Processor seconds of all processes that a line starts, servers and Java included; equal digests are equal
+counts. With --before, the `src` folder of another version is measured in the same run, line by line.
+PostgreSQL is started from the programs on this machine, Spark in local mode with two threads.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import itertools
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+TESTS = Path(__file__).resolve().parent.parent / "tests"
+ROWS = {"planning": 0, "duckdb": 4_000_000, "person": 2_000_000, "postgres": 300_000, "spark": 2_000_000}
+LABELS = {
+    "planning": "planning the scans, 100 attributes, all pairs",
+    "duckdb": "DuckDB, 4 million records",
+    "person": "DuckDB, 2 million records, at most 2 per person",
+    "postgres": "PostgreSQL, 300,000 records (server alone)",
+    "spark": "Spark local, 2 million records, first count",
+}
+
+
+def main() -> None:
+    """Print one line for each part."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--before", help="the src folder of another version")
+    parser.add_argument("--parts", nargs="*", choices=list(ROWS), default=list(ROWS))
+    parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.one:
+        print(json.dumps(PARTS[arguments.one[0]](arguments.one[1])))
+        return
+    own = str(Path(__file__).resolve().parent.parent / "src")
+    versions = ([("before", arguments.before)] if arguments.before else []) + [("now", own)]
+    print(f"{'':<50} {'':<7} {'cpu s':>7} {'wall s':>7} {'GiB':>5}  counts")
+    with tempfile.TemporaryDirectory() as folder:
+        for part in arguments.parts:
+            path = _table(folder, ROWS[part])
+            for name, source in versions:
+                found = _measured(part, path, source)
+                figures = f"{found['cpu']:>7.2f} {found['wall']:>7.2f} {found['peak']:>5.2f}"
+                print(f"{LABELS[part]:<50} {name:<7} {figures}  {found['counts']}")
+                sys.stdout.flush()
+
+
+def _table(folder: str, rows: int) -> str:
+    import duckdb
+
+    path = f"{folder}/wide{rows}.parquet"
+    if not os.path.exists(path):
+        columns = ", ".join(f"floor(random() * 10)::TINYINT AS a{k:02d}" for k in range(20))
+        person = f"(random() * {rows} / 3)::BIGINT AS id"
+        duckdb.execute(f"COPY (SELECT {columns}, {person} FROM range({rows})) TO '{path}'")
+    return path
+
+
+def _measured(part: str, path: str, source: str) -> dict[str, Any]:
+    """What a process of its own finds with one version of the library."""
+    command = [sys.executable, __file__, "--one", part, path]
+    environment = os.environ | {"PYTHONPATH": source, "PYSPARK_PYTHON": sys.executable}
+    done = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def _schema(n: int = 20) -> Any:
+    import leastnoise as ln
+
+    return ln.Schema(**{f"a{k:02d}": range(10) for k in range(n)})
+
+
+def _timed(
+    run: Callable[[], Sequence[Any]], seconds: Callable[[], float] = time.process_time
+) -> dict[str, Any]:
+    import resource
+
+    begun, wall = seconds(), time.perf_counter()
+    tables = run()
+    digest = hashlib.sha256(b"".join(np.asarray(table, dtype=np.int64).tobytes() for table in tables))
+    return {
+        "cpu": seconds() - begun,
+        "wall": time.perf_counter() - wall,
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+        "counts": digest.hexdigest()[:12] if tables else "",
+    }
+
+
+def _planning(path: str) -> dict[str, Any]:
+    from leastnoise.data.table_cover import plan_scans
+
+    schema = _schema(100)
+    pairs = list(itertools.combinations(schema.names, 2))
+
+    def run() -> list[Any]:
+        plan_scans(pairs, schema)
+        return []
+
+    return _timed(run)
+
+
+def _duckdb(path: str) -> dict[str, Any]:
+    import leastnoise as ln
+
+    schema = _schema()
+    data = ln.vectorize(path, schema)
+    return _timed(lambda: data.tables(list(itertools.combinations(schema.names, 2))))
+
+
+def _person(path: str) -> dict[str, Any]:
+    import leastnoise as ln
+
+    schema = _schema()
+    data = ln.vectorize(path, schema, person="id")
+    pairs = list(itertools.combinations(schema.names, 2))
+    return _timed(lambda: data.tables(pairs, records_per_person=2))
+
+
+def _postgres(path: str) -> dict[str, Any]:
+    import leastnoise as ln
+
+    sys.path.insert(0, str(TESTS))
+    from postgres_server import Server, server_programs
+
+    programs = server_programs()
+    if programs is None:
+        raise SystemExit("PostgreSQL is not installed here")
+    schema = _schema()
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        server = Server(programs, Path(folder))
+        try:
+            engine = server.connect()
+            import duckdb
+
+            rows = duckdb.sql(f"SELECT {', '.join(schema.names)} FROM '{path}'").fetchall()
+            columns = ", ".join(f"{name} smallint" for name in schema.names)
+            engine.con.execute(f"CREATE TABLE wide ({columns})")
+            with engine.con.cursor() as cursor, cursor.copy("COPY wide FROM STDIN") as copy:
+                for row in rows:
+                    copy.write_row(row)
+            engine.con.commit()
+            process = engine.con.info.backend_pid
+            data = ln.vectorize(engine.table("wide"), schema)
+            pairs = list(itertools.combinations(schema.names, 2))
+            return _timed(lambda: data.tables(pairs), lambda: _seconds_of(process))
+        finally:
+            server.stop()
+
+
+def _spark(path: str) -> dict[str, Any]:
+    import ibis
+    from pyspark.sql import SparkSession
+
+    import leastnoise as ln
+
+    builder = SparkSession.builder.master("local[2]")
+    for name, value in {
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "OFF",
+        "spark.driver.memory": "3g",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.sql.shuffle.partitions": "2",
+    }.items():
+        builder = builder.config(name, value)
+    engine = ibis.pyspark.connect(builder.getOrCreate())
+    schema = _schema()
+    data = ln.vectorize(engine.read_parquet(path), schema)
+    pairs = list(itertools.combinations(schema.names, 2))
+    return _timed(lambda: data.tables(pairs), _seconds_of_all)
+
+
+def _seconds_of(process: int) -> float:
+    fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
+def _seconds_of_all() -> float:
+    """Processor seconds of this process and all that descend from it, those that have ended included."""
+    children: dict[int, list[tuple[int, int]]] = {}
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            fields = status.read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        children.setdefault(int(fields[1]), []).append(
+            (int(status.parent.name), sum(map(int, fields[11:15])))
+        )
+    total, waiting = 0, [os.getpid()]
+    while waiting:
+        for process, ticks in children.get(waiting.pop(), []):
+            total += ticks
+            waiting.append(process)
+    return total / os.sysconf("SC_CLK_TCK") + sum(os.times()[:2])
+
+
+PARTS: dict[str, Callable[[str], dict[str, Any]]] = {
+    "planning": _planning,
+    "duckdb": _duckdb,
+    "person": _person,
+    "postgres": _postgres,
+    "spark": _spark,
+}
+
+
+if __name__ == "__main__":
+    main()
