@@ -31,6 +31,7 @@ from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import LATE_SECONDS, Needs, matrices, products, seconds_for
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
+    largest_axis,
     product_request,
     refuse_unstructured,
     table_sizes,
@@ -489,4 +490,5 @@ JOINT = Method(
     _refuses,
     _find,
     needs=_needs,
+    matrix_size=largest_axis,
 )
