@@ -308,14 +308,14 @@ def test_poor_singular_vectors_weaken_the_bound_and_never_break_it(monkeypatch: 
         monkeypatch.setattr(
             scipy.linalg,
             "svd",
-            lambda N, full_matrices, size=size, inflate=inflate: perturbed(N, size, inflate),
+            lambda N, size=size, inflate=inflate, **_: perturbed(N, size, inflate),
         )
         for N in matrices():
             assert is_below(nuclear_norm_below(N), N)
             U, _, Vt = scipy.linalg.svd(N, full_matrices=False)
             naive.append(is_below(float(np.vdot(U.T @ N, Vt)), N))
     assert not all(naive), "trusting the singular vectors would have been noticed"
-    monkeypatch.setattr(scipy.linalg, "svd", lambda N, full_matrices: (N * np.nan, 0, N * np.nan))
+    monkeypatch.setattr(scipy.linalg, "svd", lambda N, **_: (N * np.nan, 0, N * np.nan))
     assert nuclear_norm_below(np.eye(2)) == 0
 
 

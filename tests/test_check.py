@@ -205,14 +205,14 @@ def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) 
 
 @pytest.mark.thorough
 def test_persons_are_held_against_the_limit(run: Callable[..., Any]) -> None:
-    told = run("people.toml", "--data", "people.csv", "--person", "id").output
+    told = run("people.toml", "--data", "people.csv", "--person", "id").stdout
     assert "2 different persons (column id) among the records that count\n" in told
     assert "  1 record without a person: left out\n" in told
     assert "  1 with more than records_per_person = 2: 1 record beyond it left out\n" in told
     limit = "records_per_person = 2"
     assert limit in SPEC
     Path("named.toml").write_text(SPEC.replace(limit, f'{limit}\nperson = "id"'), encoding="utf-8")
-    assert run("named.toml", "--data", "people.csv").output == told, "the file may say it as well"
+    assert run("named.toml", "--data", "people.csv").stdout == told, "the file may say it as well"
     assert "persons (column region)" in run("named.toml", "--data", "people.csv", "--person", "region").output
     schema = Schema(age=Integers(range(100), outside="clamp"), sex=("F", "M"))
     data = vectorize("people.csv", schema, person="id")
@@ -252,7 +252,7 @@ def test_a_table_that_fits_is_told_so(run: Callable[..., Any]) -> None:
 def test_every_kind_of_file_gives_the_same(run: Callable[..., Any], tmp_path: Path) -> None:
     import duckdb
 
-    expected = run("people.toml", "--data", "people.csv").output
+    expected = run("people.toml", "--data", "people.csv").stdout
     lines = PEOPLE.splitlines(keepends=True)
     (tmp_path / "part1.csv").write_text("".join(lines[:4]), encoding="utf-8")
     (tmp_path / "part2.csv").write_text(lines[0] + "".join(lines[4:]), encoding="utf-8")
@@ -261,7 +261,7 @@ def test_every_kind_of_file_gives_the_same(run: Callable[..., Any], tmp_path: Pa
     with duckdb.connect() as engine:
         engine.execute("COPY (FROM read_csv('people.csv', all_varchar=true)) TO 'people.parquet'")
     for data in ("part*.csv", "people.tsv", "people.csv.gz", "people.parquet"):
-        assert run("people.toml", "--data", data).output == expected, data
+        assert run("people.toml", "--data", data).stdout == expected, data
 
 
 @pytest.mark.parametrize(

@@ -34,8 +34,8 @@ def block_counter(
     def count(columns: Sequence[npt.NDArray[Any]], is_rest: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         is_kept = is_rest == 0
         n_rest = len(is_kept) - int(np.count_nonzero(is_kept))
-        if n_rest:
-            columns = [column[is_kept] for column in columns]
+        # Also where every record has cells: what runs does not depend on whether one has none.
+        columns = [column[is_kept] for column in columns]
         counted: list[Any] = [[]]
         for block in own_blocks:
             n_cells = 1
