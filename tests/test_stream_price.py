@@ -13,11 +13,24 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import leastnoise as ln
-from leastnoise.core.errors import InputError, LedgerMismatchError, NotYetError, OverBudgetError
+from leastnoise.core.directed import root_above
+from leastnoise.core.errors import (
+    InputError,
+    LedgerMismatchError,
+    NotYetError,
+    OverBudgetError,
+    PlanFileError,
+)
+from leastnoise.planning import plan_through
+from leastnoise.privacy import epsilon_of
 from leastnoise.release import load_stream
+from leastnoise.release.stream_price import stream_price_from_parts
+from leastnoise.report.dossier.facts import spent_of
+from leastnoise.report.figures import at_least
 from leastnoise.strategy import changing_records, most_of_returning
 from support import refuses
 
@@ -204,8 +217,6 @@ def test_a_price_is_for_one_kind_of_history() -> None:
 
 
 def test_nobody_is_cut_down_where_people_come_back_in_some_periods(tmp_path: Path) -> None:
-    import pandas as pd
-
     plan = small_plan(0)
     ledger = ln.Ledger(tmp_path / "town.ledger", dataset="town", limit=ln.GDP(10))
     stream = ln.open_stream(plan, ledger, stream_id="a", returns=(2, 1))
@@ -214,3 +225,52 @@ def test_nobody_is_cut_down_where_people_come_back_in_some_periods(tmp_path: Pat
     frame = pd.DataFrame({name: [schema[name].label(0)] for name in schema.names} | {"who": [1]})
     with refuses(NotYetError, "person"):
         stream.measure("0", ln.vectorize(frame.assign(week=0), schema, person="who"))
+
+
+@pytest.mark.parametrize(
+    ("options", "covers"),
+    [
+        ({}, None),
+        ({"revisions": 1}, "at most once after"),
+        ({"revisions": 2}, "at most 2 times"),
+        ({"revisions": "values"}, "keep their week"),
+        ({"revisions": "any"}, "in any way"),
+        ({"returns": (2, 1)}, "at most 2 periods"),
+    ],
+)
+def test_reports_of_a_period_state_what_was_charged(
+    options: dict[str, Any], covers: str | None, tmp_path: Path
+) -> None:
+    """They stated what unchanged records spend, and the page that of the rows so far."""
+    plan = small_plan(0)
+    ledger = ln.Ledger(tmp_path / "town.ledger", dataset="town", limit=ln.GDP(10))
+    stream = ln.open_stream(plan, ledger, stream_id="a", **options)
+    schema = plan.workload.schema
+    assert schema is not None
+    assert stream.next_period is not None
+    frame = pd.DataFrame({name: [schema[name].label(0)] for name in schema.names}).assign(week=0)
+    measured = stream.measure(stream.next_period, frame)
+    (charged,) = (entry.charge.worst for entry in ledger.entries)
+    mu = at_least(root_above(charged))
+    assert (covers is not None) == (charged > plan.charge.worst)
+    for release in (measured, ln.load_release(measured.save(tmp_path / "period"))):
+        assert release.spent_per_person == charged == spent_of(release)
+        page = ln.summarize(release).to_html(tmp_path / "page.html").read_text()
+        text = str(ln.summarize(release))
+        for said in (page, text):
+            assert f"All periods together spend mu = {mu} in" in said
+            assert ("This covers" in said) == (covers is not None)
+            assert covers is None or covers in " ".join(said.split())
+        assert at_least(epsilon_of(charged, 1e-6)) in page.partition("ε per person")[2][:120]
+
+
+def test_a_file_with_a_price_that_is_none_is_refused(tmp_path: Path) -> None:
+    plan = small_plan(0)
+    for content in ("1", {"revisions": 1}, {"revisions": "often", "returns": None}):
+        with refuses(PlanFileError, "path", "a file"):
+            stream_price_from_parts(content, plan_through(plan, 2), "a file")
+    for content in ({"revisions": 1, "returns": [2, 1]}, {"revisions": 0, "returns": [0, 1]}):
+        with refuses(PlanFileError, "path", "a file"):
+            stream_price_from_parts(content, plan_through(plan, 2), "a file")
+    with refuses(PlanFileError, "path", "a file"):
+        stream_price_from_parts({"revisions": 1, "returns": None}, plan, "a file")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from fractions import Fraction
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -567,7 +568,7 @@ def test_answers_of_a_stream_are_fetched_by_period(tmp_path: Path, monkeypatch: 
     ledger = new_ledger(tmp_path)
     stream = ln.open_stream(exact_plan(), ledger, stream_id="a")
     assert run("ledger", "fetch", "town.ledger", "a").exit_code != 0
-    releases = [stream.measure(month, table()) for month in MONTHS[:2]]
+    releases = [stream.measure(month, table(), not_counted=False) for month in MONTHS[:2]]
     with refuses(PlanFileError, "release_id", "a"):
         stored_release(ledger, "a")
     assert run("ledger", "fetch", "town.ledger", "a").exit_code == 0
@@ -580,18 +581,95 @@ def test_answers_of_a_stream_are_fetched_by_period(tmp_path: Path, monkeypatch: 
     assert run("ledger", "fetch", "town.ledger", "b", "--period", MONTHS[0]).exit_code != 0
 
 
-def test_a_stream_says_that_it_does_not_measure_what_no_cell_takes(
+def with_strangers(seed: int) -> pd.DataFrame:
+    """A table of which some records have no declared month, or no declared sex, or neither."""
+    frame, rng = table(seed=seed), np.random.default_rng(seed)
+    frame.loc[rng.random(len(frame)) < 0.2, "month"] = "1999-01"
+    frame.loc[rng.random(len(frame)) < 0.2, "sex"] = "?"
+    return frame
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_period_tells_how_many_records_no_cell_took(seed: int, tmp_path: Path) -> None:
+    """It was refused. Of the table as it is then, whether a record names a period or not."""
+    frame, ledger = with_strangers(seed), new_ledger(tmp_path)
+    stream = ln.open_stream(exact_plan(), ledger, stream_id="a")
+    left, by = str(ledger.remaining), (["sex"] if seed % 2 else True)
+    for number, month in enumerate(MONTHS[:4]):
+        if number == 1 and seed == 3:
+            continue
+        so_far = frame[: 50 * (number + 1)]
+        release = stream.measure(month, so_far, skip=True, not_counted=by)
+        strangers = so_far[~(so_far["month"].isin(MONTHS[:4]) & so_far["sex"].isin(["F", "M"]))]
+        assert release.not_counted is not None
+        assert round(release.not_counted.estimate) == len(strangers)
+        named = {name: round(found.estimate) for name, found in release.not_counted.by_attribute.items()}
+        assert named == ({"sex": int((strangers["sex"] == "?").sum())} if seed % 2 else {})
+        # Kept by the ledger, and by a file, which believes no smaller noise than a period may have.
+        again = load_stream(new_ledger(tmp_path), "a").release(month)
+        loaded = ln.load_release(release.save(tmp_path / month))
+        assert again.not_counted == loaded.not_counted == release.not_counted
+    if seed == 3:
+        assert stream.release(MONTHS[1]).not_counted is None
+    assert str(ledger.remaining) == left
+    assert stream.measure(MONTHS[3], frame, not_counted=False).not_counted is not None
+
+
+@pytest.mark.parametrize("seed", range(0, 40, 4))
+def test_a_record_in_no_cell_spends_at_most_the_price_over_all_periods(seed: int, tmp_path: Path) -> None:
+    """A row of the plan's whole price in every period would spend it once per period."""
+    plan = planned(seed)
+    schema = plan.workload.schema
+    assert schema is not None
+    ledger = ln.Ledger(tmp_path / "a.ledger", dataset="town", limit=ln.GDP(3))
+    stream = ln.open_stream(plan, ledger, stream_id="a")
+    frame = pd.DataFrame({name: ["?"] for name in schema.names})
+    asked = list(schema.names)[: seed % 3] or True
+    if stream.next_period is None:
+        pytest.fail("nothing is due")
+    while stream.next_period is not None:
+        stream.measure(stream.next_period, frame, not_counted=asked)
+    rows = [release.not_counted.row for release in stream.releases if release.not_counted is not None]
+    assert len(rows) == len(stream.published)
+    spent = sum(Fraction(row.factor**2 * row.n_measured, row.scale**2) for row in rows)
+    strategy = plan.fixed_strategy()
+    columns = (strategy.dense().astype(object) ** 2).sum(axis=0)
+    assert 0 < spent <= Fraction(int(max(columns)), strategy.scale**2)
+    # A file that claims less noise than that is refused.
+    found = stream.releases[-1].not_counted
+    assert found is not None
+    louder = replace(found, row=replace(found.row, factor=2 * found.row.factor))
+    path = replace(stream.releases[-1], not_counted=louder).save(tmp_path / "louder")
+    with pytest.raises(PlanFileError):
+        ln.load_release(path)
+
+
+def test_records_that_may_get_or_lose_a_cell_are_not_told_apart(tmp_path: Path) -> None:
+    """With person= a later record displaces one without a cell; a revision moves a record out of all."""
+    ledger = ln.Ledger(tmp_path / "town.ledger", dataset="town", limit=ln.GDP(100_000))
+    frame = table().assign(who=range(200))
+    person = ln.vectorize(frame, SCHEMA, person="who")
+    for number, (source, options) in enumerate([(person, {}), (table(), {"revisions": 1})]):
+        stream = ln.open_stream(exact_plan(), ledger, stream_id=str(number), **options)  # type: ignore[arg-type]
+        for asked in (True, ["sex"]):
+            with refuses(NotYetError, "not_counted"):
+                stream.measure(MONTHS[0], source, not_counted=asked)
+        assert stream.published == ()
+        assert stream.measure(MONTHS[0], source).not_counted is None
+
+
+def test_a_scheduler_is_told_how_many_records_no_cell_took(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The option was taken and did nothing."""
     monkeypatch.chdir(tmp_path)
     Path("town.toml").write_text(SPECIFICATION)
-    table().to_csv("people.csv", index=False)
-    run("ledger", "create", "a.ledger", "--dataset", "town", "--mu", "15000")
-    publish = ("publish", "town.toml", "--data", "people.csv", "--ledger", "a.ledger", "--period", MONTHS[0])
-    refused = run(*publish, "--not-counted")
+    with_strangers(0).to_csv("people.csv", index=False)
+    run("ledger", "create", "a.ledger", "--dataset", "town", "--mu", "50000")
+    publish = ("publish", "town.toml", "--data", "people.csv", "--ledger", "a.ledger", "--period")
+    refused = run(*publish, MONTHS[0], "--not-counted", "--revisions", "1")
     assert (refused.exit_code != 0, ln.Ledger("a.ledger").entries) == (True, ())
-    assert run(*publish, "--no-not-counted").exit_code == 0
+    assert "matched no declared value" in run(*publish, MONTHS[0], "--not-counted").output
+    assert "matched no declared value" not in run(*publish, MONTHS[1], "--no-not-counted").output
 
 
 @pytest.mark.parametrize("case", ["two attributes", "targets"])

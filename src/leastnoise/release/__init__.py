@@ -50,7 +50,7 @@ from leastnoise.release.presentation import (
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import is_stream, load_release, stored_goal, stored_release
 from leastnoise.release.simulation import simulated
-from leastnoise.release.stream import Stream, load_stream, open_stream
+from leastnoise.release.stream import Stream, covers_rest, load_stream, open_stream
 from leastnoise.release.stream_price import StreamPrice, stream_price
 
 __all__ = [
@@ -72,6 +72,7 @@ __all__ = [
     "changes",
     "count_tables",
     "counts_of",
+    "covers_rest",
     "distinct_names",
     "in_unicode",
     "interval_columns",

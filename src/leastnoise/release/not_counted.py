@@ -17,6 +17,10 @@ because truncation keeps at most k records of a person, those without a cell inc
 Where a record is replaced, it may move from a cell to none and changes both; the costs add up then. So it is
 measured only if asked for, and the charge is dearer by its cost.
 
+In a stream of T periods the number is measured in each, of the table as it is then. A record in no cell is in
+at most T of these rows and in no row of A, so that it spends at most T (K/s)²: each row gets 1/T of the cost,
+and is noisier by √T.
+
 Asked for by attribute, B has one row more for each attribute: of the records in no cell, how many that
 attribute has no cell for. A record that all of them leave out changes every row, so that the cost is shared:
 each number is noisier by a factor of √(1 + attributes) or 1 + attributes, and the answers of the plan still
@@ -41,7 +45,7 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import InputError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.data import is_count_vector
-from leastnoise.planning import Plan
+from leastnoise.planning import Plan, period_labels
 from leastnoise.privacy import Noise
 
 # The share of all records above which a release warns that they are in no cell.
@@ -96,7 +100,13 @@ class NotCountedRow:
 
 
 def row_for(
-    plan: Plan, source: Any, asked: bool | Sequence[str] | None, most: float, *, same_table_as: str | None
+    plan: Plan,
+    source: Any,
+    asked: bool | Sequence[str] | None,
+    most: float,
+    *,
+    same_table_as: str | None = None,
+    n_times: int = 1,
 ) -> NotCountedRow | None:
     """How a release will measure its records in no cell; None where it will not.
 
@@ -105,6 +115,8 @@ def row_for(
             free: under add-remove neighbours, from a table, unless an earlier release about the same table
             has told the number.
         most: the share of all records above which the release warns.
+        n_times: how often it is measured at most. A record in no cell may be in every one of these numbers,
+            which share the cost.
 
     Raises:
         InputError: if it is asked for where it cannot be measured, or an attribute is not of the schema.
@@ -125,7 +137,7 @@ def row_for(
     if asked is None and (replaces or same_table_as is not None):
         return None
     room = plan.charge.worst * (REPLACED_COST if replaces else 1)
-    return within_cost(plan.privacy.noise, room, attributes, float(most))
+    return within_cost(plan.privacy.noise, room / n_times, attributes, float(most))
 
 
 def _why_not(plan: Plan, source: Any) -> str | None:
@@ -323,7 +335,9 @@ def not_counted_from_parts(
     row = NotCountedRow(plan.privacy.noise, factor, int(scale), tuple(attributes), float(most))
     measured = tuple(int(value) for value in exact.from_limbs(limbs).astype(object))
     # Not believed: what is claimed of the noise must be within what the plan spends for one record.
-    worst = plan.spent_per_person / plan.privacy.noise.times(plan.privacy.records_per_person)
-    if len(measured) != row.n_measured or row.cost > worst:
+    # Of a stream, each of its periods may have told the number.
+    whole, n_times = (plan, 1) if plan.horizon is None else (plan.horizon, len(period_labels(plan.horizon)))
+    worst = whole.spent_per_person / plan.privacy.noise.times(plan.privacy.records_per_person)
+    if len(measured) != row.n_measured or row.cost * n_times > worst:
         raise wrong
     return NotCounted(row, measured)

@@ -29,6 +29,7 @@ from leastnoise.release.not_counted import NotCounted
 from leastnoise.release.presentation import Presentation
 from leastnoise.release.quantiles import quantile_table
 from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_columns, source_of
+from leastnoise.release.stream_price import StreamPrice
 from leastnoise.release.to_mbi import ForMbi, to_mbi
 
 
@@ -64,6 +65,8 @@ class Release:
         not_counted: how many records no declared cell took, with noise and interval; None where it was not
             measured.
         presented: how tables, files, texts and pages show the answers; None where they do as measured.
+        price: what the stream was charged of which this is a period, where that is more than its plan spends:
+            records may change, or people come back. None elsewhere.
     """
 
     plan: Plan
@@ -73,6 +76,7 @@ class Release:
     is_truncated: bool | None = None
     not_counted: NotCounted | None = None
     presented: Presentation | None = None
+    price: StreamPrice | None = None
 
     def __post_init__(self) -> None:
         _read_only(self.measurements)
@@ -143,9 +147,12 @@ class Release:
     def spent_per_person(self) -> Fraction:
         """μ² (Gaussian) or ε (Laplace) that the release spends for one person, exactly.
 
-        What the plan spends; where a record is replaced, and what measuring `not_counted` adds.
+        What the plan spends; where a record is replaced, and what measuring `not_counted` adds. The release
+        of a period spends what was charged for all periods together.
         """
-        plan = self.plan
+        plan = self.plan if self.plan.horizon is None else self.plan.horizon
+        if self.price is not None:
+            return self.price.per_record * plan.privacy.noise.times(plan.privacy.records_per_person)
         if self.not_counted is None or not plan.privacy.relation.replaces:
             return plan.spent_per_person
         times = plan.privacy.noise.times(plan.privacy.records_per_person)
@@ -412,6 +419,8 @@ class Release:
             arrays |= cells
         if self.presented is not None:
             parts["presented"] = self.presented.to_dict()
+        if self.price is not None:
+            parts["price"] = self.price.to_parts()
         return parts, arrays
 
     def to_mbi(self) -> ForMbi:

@@ -22,6 +22,7 @@ from leastnoise.release.adjustment import adjustment_from_parts
 from leastnoise.release.not_counted import not_counted_from_parts
 from leastnoise.release.presentation import Presentation, presentation_from_plain
 from leastnoise.release.release import Receipt, Release
+from leastnoise.release.stream_price import stream_price_from_parts
 
 # What streams are called in a ledger: their rule, and the kind of what is stored.
 STREAM = "stream"
@@ -130,7 +131,8 @@ def release_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], 
         )
     not_counted = not_counted_from_parts(content.get("not_counted"), arrays, plan, name)
     receipt, shown = _receipt(content.get("receipt"), name), _presentation(content.get("presented"), name)
-    return Release(plan, measurements, receipt, adjusted, is_truncated, not_counted, shown)
+    price = stream_price_from_parts(content.get("price"), plan, name)
+    return Release(plan, measurements, receipt, adjusted, is_truncated, not_counted, shown, price)
 
 
 def _presentation(plain: Any, name: str) -> Presentation | None:

@@ -13,6 +13,8 @@ What is promised, for tables that only grow: records are added or removed as the
 period that it names, and keeps its values. Given everything published before, the rows that end in period t
 shift by the entries of the record's own column; rows that ended before the record's period do not count it.
 So the whole stream is as private as the plan, also where later records depend on what was published earlier.
+Records in no declared cell are in none of these rows; how many they are is a row of its own in every period,
+which all of them together pay for out of the same price (`leastnoise.release.not_counted`).
 Where records per person are bounded, the earliest ones count: a later record displaces none that earlier
 periods have counted, so that all periods count the same records of a person.
 
@@ -22,7 +24,7 @@ Reference:
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,8 +45,15 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import Data
 from leastnoise.planning import Plan, ends_of_rows, n_due, period_labels, plan_from_parts, plan_through
 from leastnoise.privacy import CountedTable, Entry, Ledger
-from leastnoise.release.counts import count_tables, opened_source
-from leastnoise.release.measuring import check_readable, noise_for
+from leastnoise.release.counts import TableCounter, count_tables, opened_source
+from leastnoise.release.measuring import check_readable, noise_for, with_noise
+from leastnoise.release.not_counted import (
+    USUAL_SHARE,
+    NotCounted,
+    NotCountedRow,
+    not_counted_from_parts,
+    row_for,
+)
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import STREAM, is_stream
 from leastnoise.release.stream_price import StreamPrice, stream_price
@@ -145,6 +154,30 @@ def load_stream(ledger: Ledger, stream_id: str) -> Stream:
             remedy="restore the file",
         )
     return Stream(ledger, stream_id, plan)
+
+
+def covers_rest(asked: bool | Sequence[str] | None, source: Any, *, moves: bool) -> bool:
+    """Whether the price of a stream covers telling how many records are in no cell.
+
+    Of a person's records, later ones with a cell displace those without; a record that changes may lose its
+    cell, or get one. Both would be in rows of the plan and in the rows of these numbers.
+
+    Args:
+        asked: as ``not_counted`` of `Stream.measure`.
+        moves: whether the stream is paid for records that change, or people who come back.
+
+    Raises:
+        NotYetError: if it is asked for and not covered.
+    """
+    is_counting_people = bool(_people_of(source))
+    if (is_counting_people or moves) and asked:
+        where = "of a person some are left out" if is_counting_people else "they change or people come back"
+        raise NotYetError(
+            f"the price of a stream does not cover telling how many records are in no cell where {where}",
+            field="not_counted",
+            remedy="leave it out, and measure it with a plan of its own",
+        )
+    return not (is_counting_people or moves)
 
 
 def _people_of(source: Any) -> dict[str, Any]:
@@ -252,7 +285,15 @@ class Stream:
             )
         return found
 
-    def measure(self, period: str, source: Any, *, skip: bool = False) -> Release:
+    def measure(
+        self,
+        period: str,
+        source: Any,
+        *,
+        skip: bool = False,
+        not_counted: bool | Sequence[str] | None = None,
+        most_not_counted: float = USUAL_SHARE,
+    ) -> Release:
         """Everything that is due by a period, from the table as it is now; the one private step.
 
         Records of later periods may be in the table, and are not counted. A period that is stored already is
@@ -263,9 +304,16 @@ class Stream:
             source: what `measure` takes.
             skip: publish this period though earlier ones were not. Those are then never published by
                 themselves; what was due in them comes with this one.
+            not_counted: whether to measure, too, how many records of the table as it is now no declared cell
+                takes, as in `measure`. The periods share the cost, so that its standard error is √T times
+                that of one release where there are T periods; nothing is charged for it. None measures it
+                where it is covered: not with ``person=``, nor in a stream with revisions or returns, where a
+                record may be in a cell in one period and in none in another.
+            most_not_counted: the share of all records in no cell above which the release warns.
 
         Raises:
             InputError: if there is no such period, nothing is due by it, or earlier ones were not published.
+            NotYetError: if ``not_counted`` is asked for where it is not covered.
             DataError: if the source does not fit the plan.
             LedgerError: if it could not be stored; nothing was handed out.
         """
@@ -279,6 +327,7 @@ class Stream:
                 field="person",
                 remedy="give a table that keeps to what returns= promises, without person=",
             )
+        row = self._row_of_rest(opened, not_counted, most_not_counted)
         while True:
             stored = self._stored(index)
             if stored is not None:
@@ -287,21 +336,50 @@ class Stream:
             first = 0 if not entry.parts else self.periods.index(entry.parts[-1].period) + 1
             self._check_none_missed(first, index, skip)
             self._check_same_people(entry, parts, who)
-            body = self._measured(part, opened, first, index, SystemBits())
+            body = self._measured(part, opened, row, first, index, SystemBits())
             if self.ledger.store_part(entry, self.periods[index], body, n_before=len(parts)):
                 return self.release(period)
 
-    def _measured(self, part: Plan, source: Any, first: int, index: int, bits: RandomBits) -> bytes:
+    def _row_of_rest(
+        self, source: Any, asked: bool | Sequence[str] | None, most: float
+    ) -> NotCountedRow | None:
+        """How a period measures its records in no cell; None where it does not.
+
+        Guarantee:
+            All periods together spend at most the plan's price for a record that is in no cell throughout.
+        """
+        is_covered = covers_rest(asked, source, moves=self._moves)
+        return row_for(self.plan, source, asked if is_covered else False, most, n_times=len(self.periods))
+
+    @property
+    def _moves(self) -> bool:
+        """Whether it was paid for records that change, or people who come back."""
+        return bool(set(self._rules) & {"revisions", "returns"})
+
+    def _measured(
+        self,
+        part: Plan,
+        source: Any,
+        row: NotCountedRow | None,
+        first: int,
+        index: int,
+        bits: RandomBits,
+    ) -> bytes:
         """The rows that end from the first period to the last, with noise, as they are stored."""
         strategy = part.fixed_strategy()
         most = part.privacy.records_per_person
-        tables = count_tables(part.workload, source, most, earliest_by=self.plan.over)
+        by = () if row is None else row.attributes
+        tables = count_tables(part.workload, source, most, by, earliest_by=self.plan.over)
         ends = self._ends[self._ends <= index]
         read = strategy.exact_answers(tables)[ends >= first]
         noisy = read + noise_for(strategy, len(read), bits)
         content = {"first": first, "last": index, "count": len(read), **_people_of(source)}
         # An array without any entries has no limbs to be stored.
         arrays = {"measurements": exact.to_limbs(noisy)} if len(read) else {}
+        if row is not None:
+            assert isinstance(tables, TableCounter)
+            rest = with_noise(row, row.multiplied(tables.rest), bits)
+            content["not_counted"], arrays["not_counted"] = NotCounted(row, tuple(rest.tolist())).to_parts()
         return container.to_bytes(_PART, content, arrays)
 
     def _check_none_missed(self, first: int, index: int, skip: bool) -> None:
@@ -360,8 +438,21 @@ class Stream:
         # All parts were measured alike.
         is_truncated = bool(_people_in(container.from_bytes(parts[0], _PART, self.stream_id)[0]))
         receipt = Receipt(self.ledger.dataset, self.stream_id, entry.head)
-        measurements = known[self._ends <= index]
-        return Release(plan_through(self.plan, index), measurements, receipt, is_truncated=is_truncated)
+        plan, measurements = plan_through(self.plan, index), known[self._ends <= index]
+        # Told by the period that measured it; not by one that was given up.
+        not_counted = None
+        for one, body in zip(entry.parts, parts, strict=True):
+            if one.period == self.periods[index]:
+                content, arrays = container.from_bytes(body, _PART, self.stream_id)
+                not_counted = not_counted_from_parts(content.get("not_counted"), arrays, plan, self.stream_id)
+        return Release(
+            plan,
+            measurements,
+            receipt,
+            is_truncated=is_truncated,
+            not_counted=not_counted,
+            price=self.price if self._moves else None,
+        )
 
     def _measurements(self, entry: Entry, parts: list[bytes]) -> Array:
         """All noisy integers that are stored, in the order of the plan's rows; zero for those that are not.

@@ -10,9 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 from leastnoise.core.directed import root_above
-from leastnoise.core.errors import InputError, NotYetError
+from leastnoise.core.errors import InputError, NotYetError, PlanFileError
 from leastnoise.planning import Plan, period_labels
 from leastnoise.privacy import Charge
 from leastnoise.strategy import (
@@ -119,6 +120,30 @@ class StreamPrice:
             else {**found, "returns": "{} periods, {} apart".format(*self.returns)}
         )
 
+    @property
+    def covers(self) -> str:
+        """In one sentence, what may happen to a person's records at this price."""
+        if self.returns is not None:
+            return (
+                "This covers people with at most one record in a period, in at most {} periods, any two of "
+                "them at least {} apart.".format(*self.returns)
+            )
+        if self.revisions == 0:
+            return "This covers records that enter once and never change."
+        if self.revisions == VALUES:
+            return f"This covers records that keep their {self.plan.over} and change otherwise, at any time."
+        if self.revisions == ANY:
+            return "This covers records that change in any way, any number of times."
+        times = "once" if self.revisions == 1 else f"{self.revisions} times"
+        return f"This covers records that move to another cell at most {times} after they were published."
+
+    def to_parts(self) -> dict[str, Any]:
+        """Plain values that `stream_price_from_parts` reads back; the plan is stored elsewhere."""
+        return {
+            "revisions": self.revisions,
+            "returns": None if self.returns is None else list(self.returns),
+        }
+
     def __str__(self) -> str:
         spent = f"all {len(period_labels(self.plan))} periods together spend μ = {self.mu:.4g}"
         if not self.rules:
@@ -159,3 +184,27 @@ def stream_price(
     if not isinstance(plan, Plan):
         raise InputError.must("plan", "be a Plan from design()", given=type(plan))
     return StreamPrice(plan, revisions, returns)
+
+
+def stream_price_from_parts(content: Any, plan: Plan, name: str) -> StreamPrice | None:
+    """What `StreamPrice.to_parts` wrote into the release of a period; its price is worked out anew.
+
+    Args:
+        name: what errors call the file.
+
+    Raises:
+        PlanFileError: if it was written by something else, or the plan is not that of a period.
+    """
+    if content is None:
+        return None
+    wrong = PlanFileError(
+        f"{name!r} holds a price of its stream that does not fit its plan", field="path", given=name
+    )
+    if not isinstance(content, dict) or set(content) != {"revisions", "returns"} or plan.horizon is None:
+        raise wrong
+    returns = content["returns"]
+    try:
+        pair = tuple(returns) if isinstance(returns, list) else returns
+        return StreamPrice(plan.horizon, content["revisions"], pair)
+    except (InputError, NotYetError):
+        raise wrong from None

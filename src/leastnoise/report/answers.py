@@ -87,6 +87,8 @@ def write_answers(
         "not_counted": not_counted_facts(release, level),
         "warnings": list(release.warnings),
     }
+    if release.price is not None:
+        facts["paid"] = f"{release.price}. {release.price.covers}"
     if release.presented is not None:
         facts["presented"] = release.presented.statement()
     if publication is not None:

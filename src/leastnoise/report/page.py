@@ -280,6 +280,7 @@ def _privacy(plan: Plan, release: Release | None) -> dict[str, Any]:
         "promise": words.promise(plan, release),
         "is_after": bool(plan.after),
         "spent": words.spent(plan, spent, together),
+        "covered": words.covered(release),
         "after": [f"{line[0].upper()}{line[1:]}" for line in plan.earlier_plans_to_text()],
         "warning": words.large_delta(plan),
         "who": words.who_is_protected(plan, is_truncated),

@@ -80,7 +80,10 @@ def shown_delta(plan: Plan) -> float:
 
 
 def spent_together(plan: Plan, release: Release | None) -> Fraction:
-    """What a plan spends for one person, μ² or ε, with what its release measured beside it."""
+    """What a plan spends for one person, μ² or ε, with what its release measured beside it.
+
+    Of a period of a stream, what was charged for all periods.
+    """
     if release is None:
         return plan.spent_per_person
     return max(plan.spent_per_person, release.spent_per_person)
@@ -94,7 +97,13 @@ def epsilon_spent(plan: Plan, together: Fraction) -> float:
 def promise(plan: Plan, release: Release | None) -> str:
     """The promise in one sentence without the full stop; where more was spent than it says, that too."""
     said = plan.privacy.statement(by_person=release is not None and bool(release.is_truncated))
-    if spent_together(plan, release) > plan.privacy.budget_per_person:
+    together = spent_together(plan, release)
+    if release is not None and release.price is not None and together > plan.privacy.budget_per_person:
+        said += (
+            ", for people who come once and whose records never change; all that was paid for comes to mu = "
+            f"{at_least(root_above(together))}"
+        )
+    elif together > plan.privacy.budget_per_person:
         said += ", for the answers; the number of records that matched no declared value adds to it"
     return said
 
@@ -115,13 +124,18 @@ def spent(plan: Plan, spends: str, together: Fraction | None = None) -> str:
     )
 
 
+def covered(release: Release | None) -> str | None:
+    """What a stream was paid for beyond records that never change, in a sentence; None where nothing is."""
+    return None if release is None or release.price is None else printable(release.price.covers)
+
+
 def not_counted_sentences(release: Release) -> list[str]:
     """How many records are in no cell, and what it cost where it was not free; [] where not measured."""
     if release.not_counted is None:
         return []
     lines = [printable(line) for line in release.not_counted.statements()]
     together = release.spent_per_person
-    if together > release.plan.spent_per_person:
+    if release.plan.privacy.relation.replaces and together > release.plan.spent_per_person:
         pure = release.plan.privacy.noise.is_pure
         figure = float_above(together) if pure else root_above(together)
         lines.append(

@@ -335,6 +335,7 @@ def _privacy(plan: Plan, spends: str, release: Release | None = None) -> list[st
     lines = [
         *textwrap.wrap(f"{words.promise(plan, release)}.", _WIDTH),
         words.spent(plan, spends, words.spent_together(plan, release)),
+        *textwrap.wrap(words.covered(release) or "", _WIDTH),
     ]
     warning = words.large_delta(plan)
     if warning is not None:

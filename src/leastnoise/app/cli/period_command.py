@@ -6,6 +6,7 @@ writes again what the ledger has stored of it.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -18,7 +19,7 @@ from leastnoise.app.specification import Spec
 from leastnoise.core.errors import InputError, LedgerMismatchError
 from leastnoise.planning import plan_through
 from leastnoise.privacy import Ledger
-from leastnoise.release import Stream, is_stream, load_stream, open_stream, stream_price
+from leastnoise.release import Stream, covers_rest, is_stream, load_stream, open_stream, stream_price
 from leastnoise.report import summarize
 
 Period = Annotated[
@@ -64,10 +65,15 @@ def publish_period(
     out: Path | None,
     time_limit: float | None,
     skip: bool,
+    rest: Mapping[str, Any],
     revisions: str | None = None,
     returns: str | None = None,
 ) -> None:
-    """Publish one period of the stream that a specification describes."""
+    """Publish one period of the stream that a specification describes.
+
+    Args:
+        rest: what `Stream.measure` is told about records that match no declared value.
+    """
     if ledger is None:
         raise InputError(
             "--period needs --ledger: what was published of earlier periods is stored there", field="ledger"
@@ -79,6 +85,8 @@ def publish_period(
             remedy='name it in the specification, as in [design] over = "month"',
         )
     records = {"revisions": _revisions(revisions), "returns": _returns(returns)}
+    # Refused before it is paid for.
+    covers_rest(rest["not_counted"], source, moves=records != _UNCHANGED)
     stream = _stream(asked, ledger, stream_id or spec.stem, table, time_limit, records)
     if period not in stream.periods:
         raise InputError.unknown("period", period, stream.periods)
@@ -88,7 +96,7 @@ def publish_period(
     outputs = outputs_of(named, [spec], out=out, force=True, n_answers=part.workload.shape[0])
     is_known = period in stream.published
     with spinner("measuring"):
-        release = stream.measure(period, source, skip=skip)
+        release = stream.measure(period, source, skip=skip, **rest)
     save(release, outputs)
     say(f"{summarize(release)}\n")
     if is_known:

@@ -36,7 +36,7 @@ from leastnoise.app.cli.payment import (
 )
 from leastnoise.app.cli.period_command import Period, Returns, Revisions, Skip, publish_period
 from leastnoise.app.cli.terminal import say, spinner
-from leastnoise.app.specification import load_spec
+from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import (
     AlreadySpentError,
     DataError,
@@ -105,10 +105,12 @@ def publish(
     # Placeholders are those of the column that the specification names.
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
+    rest = {
+        "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
+        "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
+    }
+    _check_one_period(period, dossier, revisions, returns)
     if period is not None:
-        _check_one_period(
-            dossier, measures_rest=not_counted or asked.not_counted.measure, most=most_not_counted
-        )
         publish_period(
             spec,
             asked,
@@ -120,37 +122,42 @@ def publish(
             out=out,
             time_limit=time_limit,
             skip=skip,
+            rest=rest,
             revisions=revisions,
             returns=returns,
         )
         return
-    if revisions is not None or returns is not None:
-        raise InputError(
-            "--revisions and --returns are for a stream; name its --period",
-            field="revisions" if returns is None else "returns",
-        )
     outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
     if dossier is not None:
         check_dossier(dossier, force=force)
     payer = payment(ledger, release_id, same_table_as, table)
     # What is missing, or cannot be paid for, is found now rather than after a long design.
-    _table(data, asked.schema, person, unknown, asked.format)
+    table_of = _table(data, asked.schema, person, unknown, asked.format)
     result = payer.stored_for(asked)
     if result is None:
-        payer.check_before_design(asked)
-        how = 'name it in the specification, as in person = "patient_id", or with --person'
-        _warn_of_trust(asked.records_per_person, person, payer, how)
-        table_of = _table(data, asked.schema, person, unknown, asked.format)
-        rest = {
-            "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
-            "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
-        }
-        plan = designed(asked, time_limit)
-        if asked.presentation is not None:
-            asked.presentation.check(plan)
-        result = _measure(plan, table_of, payer, rest)
+        result = _designed_and_measured(asked, table_of, payer, time_limit, rest)
     if asked.presentation is not None:
         result = presented(result, asked.presentation)
+    _hand_out(result, asked, outputs, payer, dossier, force=force)
+
+
+def _designed_and_measured(
+    asked: Spec, table: Data, payer: Payment, time_limit: float | None, rest: Mapping[str, Any]
+) -> Release:
+    """The release that a specification asks for; ``rest`` as in `_measure`."""
+    payer.check_before_design(asked)
+    how = 'name it in the specification, as in person = "patient_id", or with --person'
+    _warn_of_trust(asked.records_per_person, table.person, payer, how)
+    plan = designed(asked, time_limit)
+    if asked.presentation is not None:
+        asked.presentation.check(plan)
+    return _measure(plan, table, payer, rest)
+
+
+def _hand_out(
+    result: Release, asked: Spec, outputs: Outputs, payer: Payment, dossier: Path | None, *, force: bool
+) -> None:
+    """Write a release into its files, and say what is in them, where they are and what was paid."""
     save(result, outputs, asked.publication)
     with spinner("putting the summary together"):
         summary = str(summarize(result, asked.publication))
@@ -251,19 +258,20 @@ def _table(
         raise DataError(*error.args, hint, field=error.field, given=error.given) from None
 
 
-def _check_one_period(dossier: Path | None, *, measures_rest: Any, most: float | None) -> None:
-    """Refuse what is for a release of its own, and would do nothing for a period."""
-    if dossier is not None:
+def _check_one_period(
+    period: str | None, dossier: Path | None, revisions: str | None, returns: str | None
+) -> None:
+    """Refuse what is for a release of its own, and would do nothing for a period; and the other way round."""
+    if period is None and (revisions is not None or returns is not None):
+        raise InputError(
+            "--revisions and --returns are for a stream; name its --period",
+            field="revisions" if returns is None else "returns",
+        )
+    if period is not None and dossier is not None:
         raise InputError(
             "--dossier is for one release; write that of a period from its saved release, in Python",
             field="dossier",
             given=str(dossier),
-        )
-    if measures_rest or most is not None:
-        raise InputError(
-            "a stream does not measure how many records match no declared value",
-            field="not_counted",
-            remedy="leave out --not-counted and [not_counted], and measure it in a release of its own",
         )
 
 

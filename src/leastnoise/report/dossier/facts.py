@@ -64,7 +64,10 @@ def claim_of(release: Release) -> Claim:
         figure = float_above(spent) if goal.noise.is_pure else root_above(spent)
         letter = "epsilon" if goal.noise.is_pure else "mu"
         details += (
-            f" Measuring how many records match no declared value adds to this: together {letter} = "
+            f" All that was paid for comes to {letter} = {figure!r}, which the parameters account for. "
+            f"{release.price.covers}"
+            if release.price is not None
+            else f" Measuring how many records match no declared value adds to this: together {letter} = "
             f"{figure!r} is spent, which the parameters account for."
         )
     variant, parameters = _numbers(plan, spent, is_more)
