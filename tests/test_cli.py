@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import csv
 import inspect
@@ -25,6 +26,9 @@ import leastnoise
 from leastnoise.app.cli import commands
 from leastnoise.app.cli.main import app
 from leastnoise.core.errors import UnrecordedSpending
+
+# Lines of one function: what fits on a screen.
+MOST_LINES = 60
 
 COMMANDS = (
     "demo",
@@ -898,3 +902,13 @@ def test_importing_the_package_loads_nothing_until_a_name_is_used() -> None:
         "assert not hasattr(ln, 'nothing_of_this_name')"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_no_function_of_the_command_line_is_longer_than_a_screen() -> None:
+    """`publish` had grown to 79 lines."""
+    folder = Path(inspect.getfile(commands)).parent
+    for path in sorted(folder.glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef):
+                n_lines = (node.end_lineno or 0) - node.lineno + 1
+                assert n_lines <= MOST_LINES, (path.name, node.name, n_lines)
