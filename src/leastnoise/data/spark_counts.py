@@ -76,13 +76,20 @@ def counted_in_partitions(frame: Any, schema: Schema, blocks: Sequence[Block]) -
     ends = np.cumsum([n_cells_of(block, schema) for block in tables], dtype=np.int64)
     n_tables = int(ends[-1]) if tables else 0
     found = np.zeros(n_tables + 1 + len(flags), dtype=np.int64)
-    summed = frame.mapInArrow(_task(schema, blocks), "k bigint, n bigint").groupBy("k").sum("n")
-    answer = summed.toArrow() if hasattr(summed, "toArrow") else summed.toPandas()
-    found[np.asarray(answer["k"], dtype=np.int64)] = np.asarray(answer["sum(n)"], dtype=np.int64)
+    cells, n_records = _summed(frame.mapInArrow(_task(schema, blocks), "k bigint, n bigint"))
+    found[cells] = n_records
     n_all, nulls = int(found[n_tables]), found[n_tables + 1 :].tolist()
     of_flags = {names[k]: np.array([n_all - n, n]) for k, n in zip(flags, nulls, strict=True)}
     of_tables = iter(np.split(found[:n_tables], ends[:-1]) if tables else [])
     return [of_flags[block.attribute] if isinstance(block, LeftOut) else next(of_tables) for block in blocks]
+
+
+def _summed(frame: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """The cells that are not empty and how many records each holds: all that is fetched from Spark."""
+    summed = frame.groupBy("k").sum("n")
+    answer = summed.toArrow() if hasattr(summed, "toArrow") else summed.toPandas()
+    cells, n_records = (np.asarray(answer[name], dtype=np.int64) for name in ("k", "sum(n)"))
+    return cells, n_records
 
 
 def _task(schema: Schema, blocks: Sequence[Block]) -> Any:
