@@ -39,7 +39,8 @@ _SETTINGS = (
 )
 
 # What the engine may hold in memory while it limits the records of each person; the rest is written into a
-# private folder that goes with the question. Two million records of twenty attributes took a peak of 0.92 GiB before, and 0.43 now.
+# private folder that goes with the question. Two million records of twenty attributes took a peak of
+# 0.92 GiB before, and 0.43 now.
 PERSON_MEMORY = "512MB"
 
 _INTEGERS = {"TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "UINTEGER", "UBIGINT"}
