@@ -23,7 +23,7 @@ from typer.testing import CliRunner
 
 import golden_cli
 import leastnoise
-from leastnoise.app.cli import commands
+from leastnoise.app.cli import main as program
 from leastnoise.app.cli.main import app
 from leastnoise.core.errors import UnrecordedSpending
 
@@ -876,10 +876,10 @@ def test_columns_spelled_otherwise_are_named_by_publish_and_release(folder: Path
     assert refuse("publish", "town.toml", "--data", "people.csv").endswith("; it has none")
 
 
-@pytest.mark.parametrize("name", commands.COMMANDS)
+@pytest.mark.parametrize("name", program.COMMANDS)
 def test_the_list_of_commands_shows_what_each_says_of_itself(name: str) -> None:
     """The list is shown without loading the commands, so their first lines stand there a second time."""
-    file, first = commands.COMMANDS[name]
+    file, first = program.COMMANDS[name]
     found = getattr(import_module(f"leastnoise.app.cli.{file}"), name)
     own = found.info.help if isinstance(found, typer.Typer) else inspect.getdoc(found)
     assert " ".join(own.split("\n\n")[0].split()) == first
@@ -906,7 +906,7 @@ def test_importing_the_package_loads_nothing_until_a_name_is_used() -> None:
 
 def test_no_function_of_the_command_line_is_longer_than_a_screen() -> None:
     """`publish` had grown to 79 lines."""
-    folder = Path(inspect.getfile(commands)).parent
+    folder = Path(inspect.getfile(program)).parent
     for path in sorted(folder.glob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):

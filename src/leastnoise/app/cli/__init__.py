@@ -1,7 +1,6 @@
 """The command line: the verbs of the library from a shell, with no logic of its own.
 
-main              the program
-commands          the list of its commands, each loaded when it is called
+main              the program and the list of its commands, each loaded when it is called
 demo_commands     the demo, and the tables and figures of the papers
 init_command      a draft of a specification
 check_command     a table compared with its schema, for its owner

@@ -1,9 +1,7 @@
 """A specification: everything that is published, in one TOML file.
 
     toml_text          values as TOML, the line on which something stands, and what was probably meant
-    not_counted_table  the table [not_counted]: records that match no declared value
-    optional_tables    the tables [design] and [presentation], and how any table is refused
-    codes              code lists that [schema] names
+    optional_tables    tables and code lists that may be left out, and how any table is refused
     spec_file          from the file to schema, queries, privacy and objective
     json_schema        what the file may hold, for editors
 

@@ -17,9 +17,7 @@ from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
-from leastnoise.app.specification.codes import CODES, COLUMNS
-from leastnoise.app.specification.not_counted_table import NOT_COUNTED
-from leastnoise.app.specification.optional_tables import DESIGN
+from leastnoise.app.specification.optional_tables import CODES, COLUMNS, DESIGN, NOT_COUNTED
 from leastnoise.app.specification.spec_file import FURTHER, GOALS, PERSON, PERSON_UNKNOWN
 from leastnoise.data import ENCODINGS
 from leastnoise.privacy import NEIGHBOURS

@@ -62,13 +62,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from leastnoise.app.specification.codes import with_code_list
-from leastnoise.app.specification.not_counted_table import NOT_COUNTED, NotCountedTable, not_counted_of
 from leastnoise.app.specification.optional_tables import (
+    NOT_COUNTED,
+    NotCountedTable,
     SpecRefusal,
     design_table,
+    not_counted_of,
     presentation_table,
     publication_table,
+    with_code_list,
 )
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
