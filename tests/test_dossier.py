@@ -7,10 +7,8 @@ import json
 import random
 import re
 
-import jsonschema
 import numpy as np
 import pytest
-import yaml
 from typer.testing import CliRunner
 
 import leastnoise as ln
@@ -20,6 +18,10 @@ from leastnoise.core.errors import InputError, SpecError, UnrecordedSpending
 from leastnoise.report.dossier.facts import claim_of
 from leastnoise.report.dossier.registry import blanks_of, registry_entry, to_yaml
 from leastnoise.report.dossier.writing import FILES
+from support import extra
+
+jsonschema = extra("jsonschema")
+yaml = extra("yaml")
 
 SAID = ln.Publication(
     title="People <b>by</b> sex",
