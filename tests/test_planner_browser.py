@@ -265,8 +265,10 @@ def test_privacy_moved_in_the_static_file_agrees_with_design(
         page.eval(f"(moved = {json.dumps(numbers)}, draw())")
         shown = page.eval("state.view.tables.flatMap(t => t.errors.map(e => e * scale()))")
         assert np.abs(np.array(shown) / ln.design(workload, goal).stderr - 1).max() <= EXACT
+        assert "You have moved privacy from there" in page.text("#promise")
     page.click("#back")
     page.wait("moved === null")
+    assert page.text("#promise").startswith("The promise: ")
     page.eval("document.getElementById('slider').focus()")
     page.key("ArrowLeft", 37)
     assert page.eval("moved.epsilon") < 1 and "follows the slider exactly" in page.text("#exactness")

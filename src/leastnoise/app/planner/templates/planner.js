@@ -123,7 +123,7 @@ function privacySection() {
       h("div", {},
         h("div", { class: "risk" }, riskPicture(right), h("p", { id: "risk" }, "Somebody who knows all else, and guesses from the release whether one person is in the table, is ",
           h("strong", {}, `right at most ${shown.toFixed(1)}% of the time`), "; a coin has 50%.")),
-        view && view.promise && h("p", { class: "note" }, `The promise: ${view.promise}.`),
+        view && view.promise && h("p", { class: "note", id: "promise" }, moved ? `The plan was made for ${view.promise}. You have moved privacy from there.` : `The promise: ${view.promise}.`),
         view && view.budget.length > 0 && h("div", { id: "budget" }, h("h3", {}, "The budget"), view.budget.map(line => h("p", {}, line))))));
 }
 
@@ -194,7 +194,7 @@ function needsAnswer() {
   const drive = needs.drivers.filter(one => one.share !== null && one.share > 0.01).sort((a, b) => b.share - a.share);
   return h("div", { class: enough ? "answer" : "answer missed", id: "needs" },
     h("p", {}, "The least that gives every accuracy asked for: ", h("strong", { id: "least" }, `${letters[key]} = ${num(numbers[key], 4)}`), numbers.delta !== undefined ? ` at δ = ${num(numbers.delta)}. ` : ". ",
-      same ? "That is what the plan has." : enough ? "The plan has more: all of them are met." : "The plan has less: some are missed. ",
+      same ? "That is what the plan has." : enough ? (moved && !view.is_scalable ? "This is more: a plan designed for it meets all of them." : "The plan has more: all of them are met.") : "The plan has less: some are missed. ",
       !same && !isStatic && h("button", { class: enough ? "" : "main", id: "use-least", onclick: () => edit({ edit: "privacy", numbers }) }, `Use ${letters[key]} = ${num(numbers[key], 4)}`)),
     drive.length > 0 && h("p", {}, `It is driven by ${drive.map(one => `${one.name} (${Math.round(100 * one.share)}%)`).join(", ")}.`),
     needs.drivers.filter(one => one.epsilon !== null && one.epsilon < needs.epsilon * 0.9995).map(one => h("p", { class: "note" }, `Twice as wide for ${one.name} would do with ε = ${num(one.epsilon, 4)}.`)),
