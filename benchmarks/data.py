@@ -23,6 +23,7 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+from engines import spark_engine
 
 import leastnoise as ln
 
@@ -73,21 +74,7 @@ def _tables_one_by_one(path: str) -> str:
 
 
 def _tables_in_spark(path: str) -> str:
-    import ibis
-    from pyspark.sql import SparkSession
-
-    builder = SparkSession.builder.master("local[2]")
-    for name, value in {
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.log.level": "OFF",
-        "spark.driver.memory": "3g",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.shuffle.partitions": "2",
-    }.items():
-        builder = builder.config(name, value)
-    engine = ibis.pyspark.connect(builder.getOrCreate())
+    engine = spark_engine()
     return _digest(ln.vectorize(engine.read_parquet(path), WIDE).tables(PAIRS))
 
 

@@ -161,11 +161,10 @@ def _postgres(path: str) -> dict[str, Any]:
             server.stop()
 
 
-def _spark(path: str) -> dict[str, Any]:
+def spark_engine() -> Any:
+    """Spark on this machine, two tasks at a time, as an engine of Ibis."""
     import ibis
     from pyspark.sql import SparkSession
-
-    import leastnoise as ln
 
     builder = SparkSession.builder.master("local[2]")
     for name, value in {
@@ -178,7 +177,13 @@ def _spark(path: str) -> dict[str, Any]:
         "spark.sql.shuffle.partitions": "2",
     }.items():
         builder = builder.config(name, value)
-    engine = ibis.pyspark.connect(builder.getOrCreate())
+    return ibis.pyspark.connect(builder.getOrCreate())
+
+
+def _spark(path: str) -> dict[str, Any]:
+    import leastnoise as ln
+
+    engine = spark_engine()
     schema = _schema()
     data = ln.vectorize(engine.read_parquet(path), schema)
     pairs = list(itertools.combinations(schema.names, 2))

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import decimal
-import importlib
 import itertools
 import json
 import math
-import os
 import pickle
 import random
 import subprocess
@@ -35,7 +33,7 @@ from leastnoise.privacy import (
     goal_from_dict,
 )
 from leastnoise.privacy.gaussian_curve import classic_mu_squared_of, mu_of_pure, mu_squared_of
-from support import refuses
+from support import extra, refuses
 
 # The enclosure's promise.
 ENCLOSURE_WIDTH = Fraction(1, 10**20)
@@ -63,13 +61,6 @@ EPSILONS = (1e-10, 1e-6, 1e-3, 0.1, 1.0, 10.0, 100.0, 1e4)
 DELTAS = (1e-300, 1e-100, 1e-30, 1e-12, 1e-6, 1e-2, 0.5)
 GRID = tuple(itertools.product(EPSILONS, DELTAS))
 GOALS: tuple[Goal, ...] = (PureDP(0.5), ApproxDP(1, 1e-6), ZCDP(0.125), GDP(Fraction(1, 3)))
-
-
-def extra(name: str) -> Any:
-    """An optional package; missing is a skip, or a failure where every extra is promised."""
-    if os.environ.get("LEASTNOISE_ALL_EXTRAS"):
-        return importlib.import_module(name)
-    return pytest.importorskip(name)
 
 
 def is_within(mu_squared: Fraction, epsilon: float, delta: float) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -49,16 +49,15 @@ def _check(target: Path, force: bool) -> None:
     check_new(target, force=force)
 
 
+def _answers_option(word: str) -> Any:
+    """The option --out of a command that writes NAME-WORD.csv by default."""
+    help = f"file for the answers: .csv, .parquet, .json or .xlsx; NAME-{word}.csv by default"
+    return typer.Option("--out", "-o", help=help)
+
+
 def adjust(
     source: ReleaseFile,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="file for the answers: .csv, .parquet, .json or .xlsx; NAME-adjusted.csv by default",
-        ),
-    ] = None,
+    out: Annotated[Path | None, _answers_option("adjusted")] = None,
     integer: Annotated[
         bool, typer.Option("--integer", "--whole", help="also make them whole numbers")
     ] = False,
@@ -100,14 +99,7 @@ def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: fl
 
 def present(
     source: ReleaseFile,
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            "--out",
-            "-o",
-            help="file for the answers: .csv, .parquet, .json or .xlsx; NAME-presented.csv by default",
-        ),
-    ] = None,
+    out: Annotated[Path | None, _answers_option("presented")] = None,
     round_to: Annotated[float | None, typer.Option(help="show counts as multiples of this, as in 5")] = None,
     flag_above: Annotated[
         str | None,

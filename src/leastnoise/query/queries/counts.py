@@ -401,14 +401,9 @@ class Sum(OfOneAttribute):
 
     def terms(self, schema: Schema) -> list[Term]:
         values = schema[self.attribute]
-        numbers = values.numbers()
-        if numbers is None:
-            raise QueryError.must(
-                "attribute",
-                "hold whole numbers, declared as a range or as numbered categories",
-                given=self.attribute,
-                remedy="for bins, count them with Marginal and weigh the counts",
-            )
+        numbers = numbers_of(
+            self.attribute, values, remedy="for bins, count them with Marginal and weigh the counts"
+        )
         row = [*self._summed(numbers), *([0] * (values.size - values.n_values))]
         return [[Factor((self.attribute,), Matrix([row]), Labels(1, lambda j: self._what()))]]
 
@@ -449,6 +444,23 @@ def _value_by_value(attributes: Sequence[str], schema: Schema) -> Table:
         for name in schema
         if name in attributes
     )
+
+
+def numbers_of(name: str, values: Attribute, remedy: str | None = None) -> Sequence[float]:
+    """The numbers that an attribute's values are.
+
+    Raises:
+        QueryError: if they are none, as bins are.
+    """
+    numbers = values.numbers()
+    if numbers is None:
+        raise QueryError.must(
+            "attribute",
+            "hold whole numbers, declared as a range or as numbered categories",
+            given=name,
+            remedy=remedy,
+        )
+    return numbers
 
 
 def _span(name: str, values: Attribute, low: Any, high: Any) -> tuple[int, int]:

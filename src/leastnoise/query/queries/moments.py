@@ -19,7 +19,7 @@ import numpy as np
 from leastnoise.core.errors import QueryError
 from leastnoise.query.predicates import ComparisonCondition, condition_to_text
 from leastnoise.query.queries.conditions import Where
-from leastnoise.query.queries.counts import BOUNDS, Marginal, Sum, Total, checked_bounds
+from leastnoise.query.queries.counts import BOUNDS, Marginal, Sum, Total, checked_bounds, numbers_of
 from leastnoise.query.queries.key_shapes import NAMES, QUERY, TEXT, key
 from leastnoise.query.queries.query import Query, check_attribute
 from leastnoise.query.queries.ratios import (
@@ -75,13 +75,7 @@ class MomentQuery(RatioQuery):
     def _possible(self, schema: Schema) -> tuple[float, float]:
         """The least and the largest value that enters."""
         values = schema[self.attribute]
-        numbers = values.numbers()
-        if numbers is None:
-            raise QueryError.must(
-                "attribute",
-                "hold whole numbers, declared as a range or as numbered categories",
-                given=self.attribute,
-            )
+        numbers = numbers_of(self.attribute, values)
         low, high = min(numbers), max(numbers)
         if self.bounds is not None:
             if not isinstance(values, Integers) or not low <= self.bounds[0] < self.bounds[1] <= high:
