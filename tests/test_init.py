@@ -23,15 +23,8 @@ from leastnoise.app.drafting.draft import TABLES, Wishes, draft_spec
 from leastnoise.app.drafting.questions import ask_wishes
 from leastnoise.app.specification.json_schema import json_schema, keys_of
 from leastnoise.app.specification.optional_tables import DESIGN
-from leastnoise.app.specification.spec_file import (
-    FILL_IN,
-    FURTHER,
-    GOALS,
-    PERSON,
-    Spec,
-    load_spec,
-    parse_spec,
-)
+from leastnoise.app.specification.privacy_table import FURTHER, GOALS, PERSON
+from leastnoise.app.specification.spec_file import FILL_IN, Spec, load_spec, parse_spec
 from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
 from leastnoise.privacy import ApproxDP, PureDP
 from leastnoise.query import COMMON, QUERY_KINDS, Cube, Marginal, Query, Schema, Total
@@ -293,7 +286,7 @@ def test_examples_in_comments_can_be_taken_out_of_them() -> None:
 def test_names_of_columns_cannot_break_out_of_a_draft(names: list[str], kind: str) -> None:
     text = drafted([Column(name, kind) for name in names])
     content = tomllib.loads(text)
-    assert set(content) == {"schema", "privacy", "query"}
+    assert set(content) == {"format", "schema", "privacy", "query"}
     assert list(content["schema"]) == names
     assert content["privacy"] == {"epsilon": 1.0, "delta": 1e-6}
     assert len(content["query"]) == 1 + len(names)

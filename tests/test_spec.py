@@ -76,6 +76,13 @@ def test_the_example_of_the_module_is_a_specification() -> None:
     assert spec.design == {"method": "auto", "tol": 1e-6}
 
 
+def test_the_version_of_the_format_is_written_and_may_be_left_out() -> None:
+    """Files had none: a later version could not have told what an old file means."""
+    old = parse_spec(asking())
+    assert parse_spec("format = 1\n" + asking()).to_toml() == old.to_toml()
+    assert old.to_toml().startswith("format = 1\n")
+
+
 def test_every_way_to_declare_an_attribute() -> None:
     text = """
     query = [{ kind = "total" }]
@@ -393,6 +400,10 @@ def test_the_json_schema_in_the_package_is_up_to_date() -> None:
         ("a = 1\n\nb = = 2", ("toml", None, "line 3")),
         ("a = " + "1" * 5000, ("toml", None)),
         ("a = " + "[" * 5000, ("toml", None)),
+        ("format = 2\n" + asking() + "\n[extra]\nx = 1", ("format", 2)),
+        ("format = 0\n" + asking(), ("format", 0)),
+        ("format = true\n" + asking(), ("format", True)),
+        ("format = '1'\n" + asking(), ("format", "1")),
         (asking() + "\n[extra]\nx = 1", ("extra", None)),
         (asking() + "\n[queries]", ("queries", None)),
         ("", ("schema", None)),

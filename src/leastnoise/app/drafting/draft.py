@@ -10,6 +10,7 @@ from typing import Any
 from leastnoise.app.drafting.codebook import fitting
 from leastnoise.app.drafting.columns import Column, is_identifier
 from leastnoise.app.specification import FILL_IN
+from leastnoise.app.specification.spec_file import FORMAT_KEY, FORMAT_VERSION
 from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import SpecError
 from leastnoise.core.printable import printable
@@ -147,6 +148,7 @@ def draft_spec(
     declared = filter(None, (_declared(column, wishes) for column in columns))
     parts = [
         head,
+        f"{FORMAT_KEY} = {FORMAT_VERSION}\n",
         *_data(format or FileFormat()),
         _POLICIES + "[schema]\n",
         *declared,

@@ -2,6 +2,7 @@
 
     toml_text          values as TOML, the line on which something stands, and what was probably meant
     optional_tables    tables and code lists that may be left out, and how any table is refused
+    privacy_table      the [privacy] table: the goal, and whose record is whose
     spec_file          from the file to schema, queries, privacy and objective
     json_schema        what the file may hold, for editors
 

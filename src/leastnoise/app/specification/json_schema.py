@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.app.specification.optional_tables import CODES, COLUMNS, DESIGN, NOT_COUNTED
-from leastnoise.app.specification.spec_file import FURTHER, GOALS, PERSON, PERSON_UNKNOWN
+from leastnoise.app.specification.privacy_table import FURTHER, GOALS, PERSON, PERSON_UNKNOWN
+from leastnoise.app.specification.spec_file import FORMAT_KEY, FORMAT_VERSION
 from leastnoise.data import ENCODINGS
 from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
@@ -159,6 +160,7 @@ def json_schema() -> Json:
         "title": "leastnoise specification",
         "type": "object",
         "properties": {
+            FORMAT_KEY: {"const": FORMAT_VERSION, "description": "the version of this file's format"},
             "schema": {
                 "type": "object",
                 "minProperties": 1,

@@ -1,5 +1,7 @@
 """One TOML file that says what to publish, and the values it stands for.
 
+    format = 1           # of this file; may be left out
+
     [schema]
     age    = { range = [0, 116] }                # 0 to 115
     sex    = ["F", "M"]
@@ -72,30 +74,31 @@ from leastnoise.app.specification.optional_tables import (
     publication_table,
     with_code_list,
 )
+from leastnoise.app.specification.privacy_table import (
+    FURTHER,
+    PERSON,
+    PERSON_UNKNOWN,
+    check_without_numbers,
+    goal_of,
+    is_without_numbers,
+    person_of,
+)
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
 from leastnoise.data import FileFormat
-from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
+from leastnoise.privacy import Goal
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
 from leastnoise.release import Presentation
 from leastnoise.report import Publication
 
 MAX_BYTES = 16 * 2**20
+# The version of the file's format: what a file may hold and what it means. A file that names none is of 1.
+FORMAT_VERSION = 1
+FORMAT_KEY = "format"
 # What `leastnoise init` writes where only a person knows what belongs there.
 FILL_IN = "<fill in>"
 
-GOALS: dict[frozenset[str], type[Goal]] = {
-    frozenset({"epsilon"}): PureDP,
-    frozenset({"epsilon", "delta"}): ApproxDP,
-    frozenset({"rho"}): ZCDP,
-    frozenset({"mu"}): GDP,
-}
-# What a goal may hold besides its numbers, written only where it is not the default.
-FURTHER = {"neighbours": str(ADD_REMOVE), "records_per_person": 1, "calibration": "exact"}
-# What may stand beside a goal, or alone where targets take its place, and is no part of it.
-PERSON = "person"
-PERSON_UNKNOWN = "person_unknown"
 # How files are written, and what is done to the text in them.
 DATA = "data"
 FORMAT = ("separator", "quote", "encoding", "sheet")
@@ -149,7 +152,7 @@ class Spec:
 
     def to_toml(self) -> str:
         """The specification as text that `parse_spec` reads back."""
-        lines = ["[schema]"]
+        lines = [f"{FORMAT_KEY} = {FORMAT_VERSION}", "", "[schema]"]
         lines += [f"{key_text(name)} = {value_text(value)}" for name, value in self.schema.to_dict().items()]
         if self.format != FileFormat():
             lines += ["", f"[{DATA}]"]
@@ -242,6 +245,8 @@ def _parse(text: str, where: Callable[[int | None], str], folder: Path) -> Spec:
         words = f"{where(line)}this is not TOML: {error}{hint}{slip}"
         raise SpecError(words, field="toml").at_line(line) from None
     try:
+        # First: of a newer format everything else may look wrong.
+        _check_format(content)
         _check_values(content)
         return _read(content, folder)
     except SpecRefusal as refusal:
@@ -262,6 +267,21 @@ def _line_of(error: Exception) -> int | None:
         return int(line)
     found = re.search(r"\(at line (\d+), column \d+\)", str(error))
     return None if found is None else int(found[1])
+
+
+def _check_format(content: dict[str, Any]) -> None:
+    """Refuse a file that a newer version of leastnoise may mean otherwise than this one would read it."""
+    given = content.get(FORMAT_KEY, FORMAT_VERSION)
+    if type(given) is not int or given < 1:
+        words = f"format must be {FORMAT_VERSION}, the version of this file's format, got {given!r}"
+        raise SpecRefusal(words, FORMAT_KEY, given=given)
+    if given > FORMAT_VERSION:
+        raise SpecRefusal(
+            f"this file has format = {given}, which a newer leastnoise writes; this version reads format = "
+            f"{FORMAT_VERSION}. Upgrade leastnoise (pip install --upgrade leastnoise)",
+            FORMAT_KEY,
+            given=given,
+        )
 
 
 def _check_values(content: dict[str, Any]) -> None:
@@ -305,7 +325,7 @@ def _values(content: dict[str, Any]) -> Iterator[tuple[tuple[str | int, ...], An
 
 def _read(content: dict[str, Any], folder: Path) -> Spec:
     tables = ("schema", DATA, "privacy", "query", "design", NOT_COUNTED, "presentation", "publication")
-    unknown = sorted(set(content) - set(tables))
+    unknown = sorted(set(content) - {FORMAT_KEY, *tables})
     if unknown:
         words = f"there are {', '.join(f'[{n}]' if n != 'query' else '[[query]]' for n in tables)}"
         raise SpecRefusal(f"unknown table {unknown[0]!r}; {words}", unknown[0])
@@ -331,10 +351,10 @@ def _read(content: dict[str, Any], folder: Path) -> Spec:
             taken |= {query.name} if query.name is not None else set()
             asked.append(query)
     privacy = content.get("privacy", {})
-    goal = None if _is_without_numbers(privacy) and _has_targets(content) else _goal(privacy)
+    goal = None if is_without_numbers(privacy) and _has_targets(content) else goal_of(privacy)
     if goal is None:
-        _check_without_numbers(privacy)
-    settings, person = design_table(content.get("design", {})), _person(privacy)
+        check_without_numbers(privacy)
+    settings, person = design_table(content.get("design", {})), person_of(privacy)
     rest, shown = _not_counted(content, schema), presentation_table(content.get("presentation"))
     said = publication_table(content.get("publication"))
     spec = Spec(schema, tuple(asked), goal, settings, *person, rest, format, shown, said)
@@ -427,59 +447,3 @@ def _from_sql(plain: dict[str, Any], schema: Schema) -> list[Query]:
             own = f"{wanted} ({2 + sum(other.startswith(f'{wanted} (') for other in names)})"
         names.append(own)
     return [query.having(name=own, **common) for query, own in zip(found, names, strict=True)]
-
-
-def _is_without_numbers(plain: dict[str, Any]) -> bool:
-    return set(plain) <= {*FURTHER, PERSON, PERSON_UNKNOWN}
-
-
-def _check_without_numbers(plain: dict[str, Any]) -> None:
-    """Refuse what only a goal can say: `design` finds the least μ for one record, added or removed."""
-    for name, default in FURTHER.items():
-        if plain.get(name, default) != default or isinstance(plain.get(name), bool):
-            raise SpecRefusal(
-                f"[privacy]: {name} = {plain[name]!r} needs a budget beside it; give an epsilon and a delta "
-                "too, and leastnoise tradeoff says the least epsilon that meets the targets, to be put there",
-                "privacy",
-                name,
-                given=plain[name],
-            )
-
-
-def _person(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
-    """The person's column, and the ids in it that stand for nobody in particular."""
-    person = plain.get(PERSON)
-    if PERSON in plain and (not isinstance(person, str) or not person):
-        words = f"[privacy]: person must be the name of a column, in quotes, got {person!r}"
-        raise SpecRefusal(words, "privacy", PERSON, given=person)
-    unknown = plain.get(PERSON_UNKNOWN, [])
-    is_list = isinstance(unknown, list) and all(type(one) in (str, int) for one in unknown)
-    if not is_list or (unknown and person is None):
-        words = (
-            "[privacy]: person_unknown lists ids of the column that person names, as in "
-            f'person = "patient_id" and person_unknown = ["unknown", 0]; got {unknown!r}'
-        )
-        raise SpecRefusal(words, "privacy", PERSON_UNKNOWN, given=unknown)
-    return person, tuple(unknown)
-
-
-def _goal(given: dict[str, Any]) -> Goal:
-    plain = {name: value for name, value in given.items() if name not in (PERSON, PERSON_UNKNOWN)}
-    goal = GOALS.get(frozenset(plain) - set(FURTHER))
-    if goal is None:
-        raise SpecRefusal(
-            "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
-            "neighbours, records_per_person, person and person_unknown); it holds "
-            f"{', '.join(map(repr, given))}",
-            "privacy",
-            given=sorted(given),
-        )
-    for name, value in plain.items():
-        if name != "neighbours" and isinstance(value, str) and "/" not in value and name != "calibration":
-            words = f"[privacy]: {name} must be a number, written without quotes, got {value!r}"
-            raise SpecRefusal(words, "privacy", name, given=value)
-    try:
-        return goal_from_dict({"goal": goal.__name__, **plain})
-    except InputError as error:
-        place = () if error.field is None else (error.field,)
-        raise SpecRefusal.of("[privacy]", error, "privacy", *place) from None
