@@ -18,6 +18,9 @@ from support import extra
 settings.register_profile("repeatable", derandomize=not os.environ.get("LEASTNOISE_EXPLORE"), deadline=None)
 settings.load_profile("repeatable")
 
+# Plans of one test are not those of another; tests of the cache name a folder of their own.
+os.environ["LEASTNOISE_PLAN_CACHE"] = "off"
+
 
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:

@@ -270,6 +270,7 @@ def _run(words: list[str]) -> tuple[str, str, int]:
     # Help is a box as wide as the terminal; other text should not be broken where numbers are longer.
     width = "100" if not words or "--help" in words else "200"
     terminal = {"COLUMNS": width, "TERM": "dumb", "NO_COLOR": "1", "LEASTNOISE_MEMORY": None}
+    terminal["LEASTNOISE_PLAN_CACHE"] = "off"
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         result = CliRunner(env=terminal).invoke(app, words)

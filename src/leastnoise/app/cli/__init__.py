@@ -8,6 +8,7 @@ design_commands   plans: designed, explained, compared, audited; no data
 publish_commands  the one private step
 saved_commands    saved plans and releases: reported, adjusted, read for quantiles
 ledger_command    the budget across releases
+plan_cache        plans kept between commands
 payment           the ledger that pays for a release
 outputs           the files that commands write
 terminal          what commands print with

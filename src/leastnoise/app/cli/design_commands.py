@@ -16,6 +16,7 @@ from leastnoise.app.cli.outputs import (
     check_new,
     check_outputs,
 )
+from leastnoise.app.cli.plan_cache import NoCache, keep_plan, kept_plan
 from leastnoise.app.cli.terminal import console, designing, gap_to_text, say, spinner
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.printable import printable
@@ -46,6 +47,7 @@ def design(
     spec: SpecFile,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="where to save the plan")] = None,
     time_limit: TimeLimit = None,
+    no_cache: NoCache = False,
     force: Force = False,
 ) -> None:
     """Design the noise for a specification and save the plan. Needs no data."""
@@ -53,19 +55,30 @@ def design(
     target = out or spec.with_suffix(".plan")
     check_outputs([target], [spec])
     check_new(target, force=force)
-    plan = designed(asked, time_limit)
+    plan = designed(asked, time_limit, cache=not no_cache)
     plan.save(target)
     say(plan)
     say(f"\nwrote {target}")
 
 
-def designed(spec: Spec, time_limit: float | None) -> Plan:
-    """The plan of a specification; a time limit that is given overrides its own."""
+def designed(spec: Spec, time_limit: float | None, *, cache: bool = True) -> Plan:
+    """The plan of a specification, designed now or kept from an earlier command.
+
+    Args:
+        time_limit: overrides that of the specification.
+        cache: whether a plan that was kept may be used, and this one is kept.
+    """
     settings = spec.design_settings()
     if time_limit is not None:
         settings["time_limit"] = time_limit
+    kept = kept_plan(spec, settings.get("time_limit")) if cache else None
+    if kept is not None:
+        return kept
     with designing() as progress:
-        return leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
+        plan = leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
+    if cache:
+        keep_plan(plan, spec, settings.get("time_limit"))
+    return plan
 
 
 def explain(
@@ -85,12 +98,13 @@ def explain(
     time_limit: Annotated[
         float | None, typer.Option(help="seconds for the design, and again for all redesigns (default 60)")
     ] = None,
+    no_cache: NoCache = False,
 ) -> None:
     """Explain a plan: expected accuracy, the cost of simpler noise, and which targets drive the cost."""
     earlier = [load_plan(path) for path in after or []]
     is_spec = source.suffix.lower() == ".toml"
     spec = load_spec(source) if is_spec else None
-    plan = load_plan(source) if spec is None else designed(spec, time_limit)
+    plan = load_plan(source) if spec is None else designed(spec, time_limit, cache=not no_cache)
     with spinner("comparing with simpler noise"):
         summary = summarize(plan).text()
         costs = None if plan.strategy is None else cost_table(plan)

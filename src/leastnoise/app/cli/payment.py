@@ -11,6 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
+from leastnoise.app.cli.plan_cache import difference
 from leastnoise.app.cli.terminal import say
 from leastnoise.app.specification import Spec
 from leastnoise.core.errors import InputError, LedgerMismatchError, PlanFileError
@@ -25,7 +26,7 @@ from leastnoise.privacy import (
     ledger_exists,
     without_password,
 )
-from leastnoise.query import AllRanges, Cube, Levels, Marginal, Prefix, Total, Workload, default_objective
+from leastnoise.query import AllRanges, Cube, Levels, Marginal, Prefix, Total, Workload
 from leastnoise.release import Release, stored_release
 
 LedgerPlace = Annotated[
@@ -144,10 +145,10 @@ class Payment:
         if self.ledger is None or self.release_id is None or self.release_id not in self.known_ids:
             return None
         release = stored_release(self.ledger, self.release_id)
-        difference = _difference(release.plan, spec)
-        if difference is not None:
+        different = difference(release.plan, spec)
+        if different is not None:
             raise LedgerMismatchError(
-                f"release {self.release_id!r} is of another plan, {difference}; use a new "
+                f"release {self.release_id!r} is of another plan, {different}; use a new "
                 "--release-id, or have the stored one with: leastnoise ledger fetch. Nothing was spent.",
                 field="release_id",
                 given=self.release_id,
@@ -273,7 +274,7 @@ def release_of(ledger: Ledger, spec: Spec) -> Entry | None:
         except PlanFileError:
             # Stored by something else than `measure`: then it is no plan that could be compared.
             continue
-        if _difference(plan, spec) is None and _is_what_design_gives(plan, spec):
+        if difference(plan, spec) is None and _is_what_design_gives(plan, spec):
             return entry
     return None
 
@@ -291,22 +292,6 @@ def _counts_anybody(workload: Workload) -> bool:
     return workload.shape[1] <= _MOST_CELLS and bool(workload.operator.column_norms(1).any())
 
 
-def _difference(plan: Plan, spec: Spec) -> str | None:
-    """How a plan surely differs from one for a specification; None if no difference is found."""
-    settings = spec.design_settings()
-    if plan.workload.digest != spec.workload.digest:
-        return "for other queries, another schema or other targets"
-    if plan.after:
-        return "designed after others"
-    if plan.has_goal != (spec.privacy is not None) or (plan.has_goal and plan.privacy != spec.privacy):
-        return f"for {plan.privacy}" if plan.has_goal else "without a goal"
-    if plan.objective != _objective(spec):
-        return f"for the objective {plan.objective}"
-    if settings.get("method", "auto") not in ("auto", plan.method):
-        return f"by the method {plan.method}"
-    return None
-
-
 def _is_what_design_gives(plan: Plan, spec: Spec) -> bool:
     """Whether a design could give nothing else: the same request, or the optimum that was sought, proved."""
     settings = spec.design_settings()
@@ -316,8 +301,3 @@ def _is_what_design_gives(plan: Plan, spec: Spec) -> bool:
     if settings.get("method", "auto") == plan.method:
         return bool(plan.tol == tol)
     return plan.certificate.status == "optimal" and plan.certificate.gap <= tol
-
-
-def _objective(spec: Spec) -> Any:
-    given = spec.design_settings().get("objective")
-    return default_objective(spec.workload, given, has_goal=spec.privacy is not None)

@@ -64,6 +64,7 @@ def publish_period(
     table: str | None,
     out: Path | None,
     time_limit: float | None,
+    cache: bool,
     skip: bool,
     rest: Mapping[str, Any],
     revisions: str | None = None,
@@ -87,7 +88,7 @@ def publish_period(
     records = {"revisions": _revisions(revisions), "returns": _returns(returns)}
     # Refused before it is paid for.
     covers_rest(rest["not_counted"], source, moves=records != _UNCHANGED)
-    stream = _stream(asked, ledger, stream_id or spec.stem, table, time_limit, records)
+    stream = _stream(asked, ledger, stream_id or spec.stem, table, time_limit, records, cache=cache)
     if period not in stream.periods:
         raise InputError.unknown("period", period, stream.periods)
     part = plan_through(stream.plan, stream.periods.index(period))
@@ -133,6 +134,8 @@ def _stream(
     table: str | None,
     time_limit: float | None,
     records: dict[str, Any],
+    *,
+    cache: bool,
 ) -> Stream:
     """The stream of that id, opened now if the ledger does not know it.
 
@@ -142,7 +145,7 @@ def _stream(
     entry = next((one for one in ledger.entries if one.release_id == stream_id), None)
     if entry is None or not entry.is_stored:
         # One that was stopped after paying and before storing its plan is completed.
-        plan = designed(asked, time_limit)
+        plan = designed(asked, time_limit, cache=cache)
         say(f"opening stream {stream_id}: all {len(plan.workload.labels):,} counts are paid for now")
         if records != _UNCHANGED:
             say(f"{stream_price(plan, **records)}")

@@ -35,6 +35,7 @@ from leastnoise.app.cli.payment import (
     typed,
 )
 from leastnoise.app.cli.period_command import Period, Returns, Revisions, Skip, publish_period
+from leastnoise.app.cli.plan_cache import NoCache
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import (
@@ -98,6 +99,7 @@ def publish(
     skip: Skip = False,
     revisions: Revisions = None,
     returns: Returns = None,
+    no_cache: NoCache = False,
     force: Force = False,
 ) -> None:
     """Design, measure and write the answers."""
@@ -121,6 +123,7 @@ def publish(
             table=table,
             out=out,
             time_limit=time_limit,
+            cache=not no_cache,
             skip=skip,
             rest=rest,
             revisions=revisions,
@@ -135,20 +138,26 @@ def publish(
     table_of = _table(data, asked.schema, person, unknown, asked.format)
     result = payer.stored_for(asked)
     if result is None:
-        result = _designed_and_measured(asked, table_of, payer, time_limit, rest)
+        result = _designed_and_measured(asked, table_of, payer, time_limit, rest, cache=not no_cache)
     if asked.presentation is not None:
         result = presented(result, asked.presentation)
     _hand_out(result, asked, outputs, payer, dossier, force=force)
 
 
 def _designed_and_measured(
-    asked: Spec, table: Data, payer: Payment, time_limit: float | None, rest: Mapping[str, Any]
+    asked: Spec,
+    table: Data,
+    payer: Payment,
+    time_limit: float | None,
+    rest: Mapping[str, Any],
+    *,
+    cache: bool,
 ) -> Release:
     """The release that a specification asks for; ``rest`` as in `_measure`."""
     payer.check_before_design(asked)
     how = 'name it in the specification, as in person = "patient_id", or with --person'
     _warn_of_trust(asked.records_per_person, table.person, payer, how)
-    plan = designed(asked, time_limit)
+    plan = designed(asked, time_limit, cache=cache)
     if asked.presentation is not None:
         asked.presentation.check(plan)
     return _measure(plan, table, payer, rest)

@@ -22,6 +22,7 @@ PERSON_UNKNOWN = "person_unknown"
 
 
 def is_without_numbers(plain: dict[str, Any]) -> bool:
+    """Whether the table names no budget."""
     return set(plain) <= {*FURTHER, PERSON, PERSON_UNKNOWN}
 
 
@@ -56,6 +57,7 @@ def person_of(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]
 
 
 def goal_of(given: dict[str, Any]) -> Goal:
+    """The goal that the table names."""
     plain = {name: value for name, value in given.items() if name not in (PERSON, PERSON_UNKNOWN)}
     goal = GOALS.get(frozenset(plain) - set(FURTHER))
     if goal is None:
