@@ -97,7 +97,8 @@ def _count(path: str, reader: str) -> None:
 
 
 def _parts_by_duckdb(engine: Any, files: list[str], names: tuple[str, ...]) -> Any:
-    from leastnoise.data.sources import CsvFiles, TablePart
+    from leastnoise.data.sources import TablePart
+    from leastnoise.data.text_records import CsvFiles
 
     columns = dict.fromkeys(names, "VARCHAR")
     table = (

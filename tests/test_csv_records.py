@@ -18,7 +18,8 @@ from leastnoise.core.errors import DataError
 from leastnoise.data import DroppedRecords, TextFile, arrow_stream, csv_blocks, csv_records
 from leastnoise.data.csv_blocks import TextColumn
 from leastnoise.data.csv_records import CsvReader
-from leastnoise.data.sources import CsvFile, CsvFiles
+from leastnoise.data.file_names import FileKind
+from leastnoise.data.text_records import CsvFile, CsvFiles
 from support import extra, refuses
 
 Row = list[bytes | None]
@@ -386,7 +387,7 @@ def test_an_open_quote_is_gone_back_over_and_every_byte_is_seen_once(
     (tmp_path / "t").write_bytes(stored)
     kind = "gzip" if compress is gzip.compress else "none"
     seen: list[bytes] = []
-    files = CsvFiles([CsvFile(str(tmp_path / "t"), ",", kind)], ["x"], seen.append)
+    files = CsvFiles([CsvFile(str(tmp_path / "t"), FileKind("fields", ",", kind))], ["x"], seen.append)
     for _ in range(2):
         seen.clear()
         with duckdb.connect() as engine:
@@ -425,7 +426,7 @@ def test_nothing_is_held_after_a_scan(tmp_path: Path) -> None:
     by_csv([["1", "a", 'z"' * 20], ["", "b", ""]] * 5000, tmp_path / "t.csv")
     assert counted(tmp_path / "t.csv").sum() == 10_000
     assert not arrow_stream._holding._held and not arrow_stream._capsules
-    stream = CsvFiles([CsvFile(str(tmp_path / "t.csv"), ",", "none")], ["x"]).stream
+    stream = CsvFiles([CsvFile(str(tmp_path / "t.csv"), FileKind("fields", ","))], ["x"]).stream
     capsule = stream.__arrow_c_stream__()
     assert arrow_stream._capsules
     del capsule
@@ -455,7 +456,7 @@ def test_any_stream_is_what_pyarrow_reads(tmp_path: Path) -> None:
     rng = random.Random(5)
     rows = [hostile(rng) for _ in range(200)]
     by_csv_quoted(rows, tmp_path / "t.csv")
-    stream = CsvFiles([CsvFile(str(tmp_path / "t.csv"), ",", "none")], NAMES).stream
+    stream = CsvFiles([CsvFile(str(tmp_path / "t.csv"), FileKind("fields", ","))], NAMES).stream
     with pyarrow.RecordBatchReader.from_stream(stream) as reader:
         table = reader.read_all()
     table.validate(full=True)

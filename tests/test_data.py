@@ -644,7 +644,7 @@ def test_refusals_say_what_is_accepted(tmp_path: Path) -> None:
     with refuses(DataError, "path", ..., "there is no file"):
         vectorize(tmp_path / "none.csv", schema)
     with refuses(DataError, "path", "https://example.org/t.csv"):
-        vectorize("https://example.org/t.csv", schema)
+        vectorize("https://ann:secret@example.org/t.csv?key=secret", schema)
     with refuses(DataError, "path"):
         vectorize(tmp_path / "d.parquet", schema)
     with refuses(DataError, "path"):

@@ -7,6 +7,7 @@
     │   ├── WorkloadError                 a matrix or a batch of queries
     │   ├── PrivacyError                  a privacy goal
     │   ├── DataError                     a table or a count vector
+    │   │   └── DataUnavailableError      it cannot be reached now: a lost connection, a locked file
     │   ├── PlanFileError                 a saved plan that cannot be trusted
     │   ├── SqlError                      SQL that asks for more than counts and sums; says where
     │   └── SpecError                     a specification file
@@ -46,6 +47,7 @@ from leastnoise.core.remedies import Argument, Part, Remedy
 __all__ = [
     "AlreadySpentError",
     "DataError",
+    "DataUnavailableError",
     "DesignError",
     "InfeasibleError",
     "InputError",
@@ -170,6 +172,10 @@ class PrivacyError(InputError):
 
 class DataError(InputError):
     """A table or a count vector; the message never holds a value read from it."""
+
+
+class DataUnavailableError(DataError):
+    """A table that cannot be reached now: the connection is lost, or a file is locked. Nothing is spent."""
 
 
 class PlanFileError(InputError):

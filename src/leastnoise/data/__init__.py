@@ -57,15 +57,20 @@ Messages hold nothing true about the table: what the engine says is withheld.
 
 A file imports only files that stand above it here:
 
+    connections       errors of engines, withheld; connections that are lost, and made again
     placement         what places a value in its cell, told once for all engines
     columns           how a schema meets columns: by name and by type
     people            whose record it is
     file_format       how files are written, as it is declared
+    file_names        which files, and what their names and folders say
     spreadsheets      the rows of one sheet
     text_files        the bytes of a file as UTF-8
     csv_blocks        the records and fields of a block of bytes, all at once
     csv_records       records and fields, by one pass over the bytes
+    json_lines        records of JSON, one a line
     arrow_stream      columns of text as an Arrow stream
+    text_records      columns of files of text and of spreadsheets
+    sqlite_rows       values of a table of SQLite, one by one
     sources           files and data frames, as the embedded engine reads them
     scan_progress     progress while an engine scans
     table_cover       many tables from few scans
@@ -76,23 +81,29 @@ A file imports only files that stand above it here:
     duckdb_cleaning   declared cleaning as SQL of the embedded engine
     duckdb_scan       one scan by the embedded engine: placements written in SQL
     dialects          what Ibis has no word for
+    addresses         tables by address: databases, lakes and other machines
     ibis_dates        dates in Ibis expressions
     ibis_cleaning     declared cleaning in Ibis expressions
     ibis_cells        placements written as Ibis expressions
     spark_counts      counts of blocks in every partition of Spark, where executors have NumPy
     ibis_scan         one scan by any other engine, through Ibis
-    handle            `vectorize`, the lazy handle it makes, and counts given one by one
+    handle            `vectorize`, and the lazy handle it makes
+    count_vectors     counts given one by one
     schema_fit        how far a table keeps to its schema, for its owner's eyes
     version           which version of a table is counted, and by which rules
 """
 
+from leastnoise.data.addresses import shown_address
 from leastnoise.data.columns import other_separator
+from leastnoise.data.connections import withheld
+from leastnoise.data.count_vectors import counts_from_vector, is_count_vector
 from leastnoise.data.csv_blocks import DroppedRecords
 from leastnoise.data.csv_records import MAX_RECORD
 from leastnoise.data.file_format import ENCODINGS, FileFormat
-from leastnoise.data.handle import Data, counts_from_vector, is_count_vector, vectorize, withheld
+from leastnoise.data.file_names import files_named, is_address, kind_of
+from leastnoise.data.handle import Data, vectorize
 from leastnoise.data.schema_fit import ColumnFit, SchemaFit, fit_of
-from leastnoise.data.sources import column_types, files_named
+from leastnoise.data.sources import column_types
 from leastnoise.data.spreadsheets import sheet_header
 from leastnoise.data.table_cover import summed
 from leastnoise.data.text_files import TextFile
@@ -112,9 +123,12 @@ __all__ = [
     "files_named",
     "fit_of",
     "identity_of",
+    "is_address",
     "is_count_vector",
+    "kind_of",
     "other_separator",
     "sheet_header",
+    "shown_address",
     "summed",
     "vectorize",
     "version_digest",

@@ -43,12 +43,14 @@ class DroppedRecords:
         unclosed: lines with a quote that does not close.
         not_utf8: records that hold something else than UTF-8.
         too_few: records with fewer fields than the header.
+        not_json: lines of JSON that are no object.
     """
 
     too_long: int = 0
     unclosed: int = 0
     not_utf8: int = 0
     too_few: int = 0
+    not_json: int = 0
 
     def __repr__(self) -> str:
         return "DroppedRecords(not private)"
@@ -282,6 +284,13 @@ def column_of(texts: Sequence[bytes | None]) -> TextColumn:
     starts = _GUARD + np.cumsum(lengths) - lengths
     present = np.array([text is not None for text in texts], dtype=np.bool_)
     return TextColumn(_views(buffer, starts, lengths), None if present.all() else present, [buffer])
+
+
+def constant_column(text: bytes | None, n: int) -> TextColumn:
+    """The same text n times; None stands for null."""
+    one = column_of([text])
+    present = None if one.present is None else np.repeat(one.present, n)
+    return TextColumn(np.repeat(one.views, n, axis=0), present, one.buffers)
 
 
 def joined(parts: Sequence[TextColumn]) -> TextColumn:

@@ -18,12 +18,14 @@ from leastnoise.data.columns import check_kind
 from leastnoise.data.duckdb_cleaning import code, folded, is_null_word, is_text, read_text, with_synonyms
 from leastnoise.data.duckdb_counts import counted
 from leastnoise.data.duckdb_dates import day_sql
+from leastnoise.data.file_format import FolderValues
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.data.placement import CleaningRule, Edges, OneOf, Placement, Steps, decimal_mark, placement_of
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan, digest_of_files
-from leastnoise.data.sources import CsvFiles, TablePart, check_files, column_types, file_parts
+from leastnoise.data.sources import TablePart, check_files, column_types, file_parts
 from leastnoise.data.table_cover import Block
+from leastnoise.data.text_records import CsvFiles
 from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, Schema
 
 # The engine of one question: no files but the table's, no extensions, and object columns of pandas as text
@@ -199,10 +201,10 @@ def _checked(column: str, kind: str) -> str:
     return f"TRY(decode(encode({column})))" if kind == "VARCHAR" else column
 
 
-def check_columns(files: list[str], columns: Sequence[str]) -> None:
-    """Return if every file has each of these columns once; only headers are read."""
+def check_columns(files: list[str], columns: Sequence[str]) -> dict[str, FolderValues]:
+    """Look for each of these columns in every file; returned is what folders give, see `check_files`."""
     with _engine(files) as engine:
-        check_files(engine, files, columns)
+        return check_files(engine, files, columns)
 
 
 @contextmanager

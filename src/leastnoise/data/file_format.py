@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -63,9 +64,22 @@ class FileFormat:
         return f"FileFormat({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
 
-class TableFiles(list[str]):
-    """The paths of a table's files, and how all of them are written."""
+# What the folders of a file say of all its records, by the name of the column; None where they say that there
+# is no value.
+FolderValues = Mapping[str, str | None]
 
-    def __init__(self, paths: list[str], format: FileFormat) -> None:
+
+class TableFiles(list[str]):
+    """The paths of a table's files, how all of them are written, and what the folders of some give.
+
+    Attributes:
+        format: how they are written.
+        taken: the columns that a file lacks and its folders give, by the path of the file.
+    """
+
+    def __init__(
+        self, paths: Sequence[str], format: FileFormat, taken: Mapping[str, FolderValues] | None = None
+    ) -> None:
         super().__init__(paths)
         self.format = format
+        self.taken = dict(taken or {})

@@ -1,4 +1,4 @@
-"""`vectorize` and the lazy handle it makes; and counts given one by one instead of a table."""
+"""`vectorize` and the lazy handle it makes."""
 
 from __future__ import annotations
 
@@ -7,25 +7,26 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import DataError, LeastnoiseError, TooLargeError
+from leastnoise.core.errors import DataError, TooLargeError
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import duckdb_scan, ibis_scan
+from leastnoise.data.addresses import opened_address, opened_lake
 from leastnoise.data.block_counts import MAX_COUNTED_CELLS
+from leastnoise.data.connections import connection_lost, is_lost, renewed, withheld
 from leastnoise.data.file_format import FileFormat, TableFiles
+from leastnoise.data.file_names import are_files, files_named, is_address, lake_of
 from leastnoise.data.people import Person, checked_person
 from leastnoise.data.scan_progress import ScanPlan, ScanProgress, ScanWatch
 from leastnoise.data.snapshots import CHANGED, Scan
 from leastnoise.data.sources import (
     ACCEPTED,
     OPENERS,
-    files_named,
     is_in_engine,
     snapshot,
     table_from_capsule,
@@ -42,6 +43,8 @@ from leastnoise.data.table_cover import (
     summed,
 )
 from leastnoise.query import Schema
+
+_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,7 +188,7 @@ class Data:
         totals, rests = set(), set()
         with self._scanner(records_per_person, len(scans), earliest_by) as scan:
             for blocks in scans:
-                for block, x in zip(blocks, _scanned(scan, blocks, watch), strict=True):
+                for block, x in zip(blocks, self._scanned(scan, blocks, watch), strict=True):
                     if isinstance(block, LeftOut):
                         n_left_out.append(int(x[1]))
                         continue
@@ -206,8 +209,7 @@ class Data:
         """
         scans = self._scans([self._checked_subset(subset) for subset in subsets], [])
         sizes = [sum(n_cells_of(block, self.schema) for block in scan) for scan in scans]
-        if is_in_engine(self._source):
-            backend = self._source[1].get_backend()
+        if (backend := self._backend) is not None:
             name, routes = backend.name, [ibis_scan.route_of(backend, n) for n in sizes]
         else:
             name, routes = "duckdb", ["numpy" if n <= MAX_COUNTED_CELLS else "sql" for n in sizes]
@@ -228,8 +230,10 @@ class Data:
         """Scans that see one version of the table; what the engine says of an error is withheld."""
         given = (self._source, self.schema, self.who, records_per_person)
         held = ExitStack()
+        if self._backend is not None:
+            renewed(self._backend)
         opening = scanner(*given, n_scans=n_scans, earliest_by=earliest_by)
-        scan = withheld("counting the table", lambda: held.enter_context(opening))
+        scan = self._withheld(lambda: held.enter_context(opening))
         try:
             yield scan
         except BaseException:
@@ -238,7 +242,27 @@ class Data:
             with suppress(Exception):
                 held.__exit__(*raised)
             raise
-        withheld("counting the table", held.close)
+        self._withheld(held.close)
+
+    def _scanned(self, scan: Scan, blocks: list[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
+        """The counts of some blocks, from one scan of the table."""
+        return watch.scan(lambda: self._withheld(lambda: scan(blocks, watch)))
+
+    @property
+    def _backend(self) -> Any:
+        """The connection to the engine that the records are in; None where they are read here."""
+        return self._source[1].get_backend() if is_in_engine(self._source) else None
+
+    def _withheld(self, run: Callable[[], _T]) -> _T:
+        """What ``run`` returns; if it fails, an error that tells if the connection is lost, and no more."""
+        failed = None
+        try:
+            return withheld("counting the table", run)
+        except DataError as error:
+            failed = error
+        if self._backend is not None and is_lost(self._backend):
+            raise connection_lost(self._backend)
+        raise failed
 
     def _checked_subset(self, subset: Iterable[str]) -> Subset:
         if isinstance(subset, str) or not isinstance(subset, Iterable):
@@ -309,9 +333,11 @@ def vectorize(
     """A lazy handle on a table, which counts its records in the cells of a schema.
 
     Args:
-        source: a path or glob of CSV, TSV, Parquet or Excel files, a pandas or polars DataFrame, a LazyFrame,
-            a pyarrow Table, RecordBatch or Dataset, a DuckDB relation, or an Ibis table. It must not change
-            while in use.
+        source: the path, the folder or a glob of CSV, TSV, JSON Lines, Parquet, Feather or Excel files, or a
+            list of these; a pandas or polars DataFrame, a LazyFrame, a pyarrow Table, RecordBatch or
+            Dataset, a DuckDB relation, an Ibis table, or anything with the method ``__arrow_c_stream__``,
+            such as a RecordBatchReader, which is read once, now. It must not change while in use. A
+            column that files lack is taken from their folders, as in ``year=2026/part.parquet``.
         schema: the declared attributes; each must be the exact name of a column.
         person: the column that names the person, for tables in which a person may have several records.
             `measure` then keeps at most the plan's ``records_per_person`` of each. Without it, that number is
@@ -343,10 +369,15 @@ def vectorize(
     if isinstance(source, Data):
         _require_made_with(source, schema, person, who)
         return source
-    if isinstance(source, (str, Path)):
-        files = TableFiles(files_named(source), declared)
-        withheld("opening the table", lambda: check_source(files, schema, who))
-        return Data(schema, "files", files, who, format=declared)
+    columns = schema.names if who is None else (*schema.names, who.column)
+    if are_files(source):
+        files = withheld("looking for the files", lambda: TableFiles(files_named(source), declared))
+        taken = withheld("opening the table", lambda: duckdb_scan.check_columns(files, columns))
+        return Data(schema, "files", TableFiles(files, declared, taken), who, format=declared)
+    if is_address(source):
+        source = withheld("opening the table", lambda: opened_address(source))
+    elif (lake := lake_of(source)) is not None:
+        source = withheld("opening the table", lambda: opened_lake(source, lake, columns))
     if declared != FileFormat():
         raise DataError.must("format", "be given for files only", given=type(source))
     for base in type(source).__mro__:
@@ -354,7 +385,7 @@ def vectorize(
         if (library, base.__name__) in OPENERS:
             return _opened(source, library, base.__name__, schema, who)
     if hasattr(type(source), "__arrow_c_stream__"):
-        table = withheld("opening the table", lambda: table_from_capsule(source))
+        table = withheld("opening the table", lambda: table_from_capsule(source, columns))
         return _opened(table, "pyarrow", "Table", schema, who)
     raise DataError.must("table", f"be {ACCEPTED}", given=type(source))
 
@@ -388,13 +419,9 @@ def _require_made_with(data: Data, schema: Schema, person: str | None, who: Pers
 def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | None) -> Data:
     table, is_held = withheld("opening the table", lambda: snapshot(source, library, name))
     opened = (OPENERS[library, name], table)
-    withheld("opening the table", lambda: check_source(opened, schema, who))
+    if is_in_engine(opened):
+        withheld("opening the table", lambda: ibis_scan.check_table(table, schema, who))
     return Data(schema, f"{library} {name}", opened, who, is_held)
-
-
-def _scanned(scan: Scan, blocks: list[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
-    """The counts of some blocks, from one scan of the table."""
-    return watch.scan(lambda: withheld("counting the table", lambda: scan(blocks, watch)))
 
 
 def scanner(
@@ -413,86 +440,4 @@ def scanner(
         )
     return duckdb_scan.scanner(
         source, schema, person, records_per_person, n_scans=n_scans, earliest_by=earliest_by
-    )
-
-
-def check_source(source: Any, schema: Schema, person: Person | None) -> None:
-    """Return if files or a table in an engine have each column once; only headers and types are read."""
-    columns = schema.names if person is None else (*schema.names, person.column)
-    if is_in_engine(source):
-        ibis_scan.check_table(source[1], schema, person)
-    elif isinstance(source, list):
-        duckdb_scan.check_columns(source, columns)
-
-
-def is_count_vector(source: Any) -> bool:
-    """Whether a source is meant as counts, one per cell, and not as a table."""
-    if isinstance(source, (list, tuple)):
-        return all(isinstance(entry, (int, float, np.number, np.bool_, list, tuple)) for entry in source)
-    return isinstance(source, np.ndarray)
-
-
-def counts_from_vector(source: Any, n: int, shape: tuple[int, ...] | None = None) -> npt.NDArray[Any]:
-    """The counts of all cells, shape (n,), from counts given one by one.
-
-    An array of several axes must have the `shape` of the schema, one axis for each
-    attribute. The result is a copy: int64, or Python integers from 2⁶³ on.
-
-    Raises:
-        DataError: unless these are n whole numbers, none negative, in one of these shapes.
-    """
-    if isinstance(source, np.ma.MaskedArray) or not isinstance(source, (list, tuple, np.ndarray)):
-        raise DataError.must("counts", "be a list, a tuple or a plain array", given=type(source))
-    dtype = source.dtype if isinstance(source, np.ndarray) else object
-    given = withheld("reading the counts", lambda: np.array(source, dtype=dtype, ndmin=1))
-    if given.ndim > 1 and given.shape != shape:
-        wanted = "" if shape is None else f", or an array of {' x '.join(map(str, shape))}"
-        raise DataError.must(
-            "counts",
-            f"be a plain list of {n:,} numbers{wanted}, in the order of the schema",
-            given=type(source),
-        )
-    x = given.ravel()
-    if x.size != n:
-        raise DataError.must(
-            "counts", f"be given for every cell, {n:,} in all, zeros included", given=type(source)
-        )
-    is_whole = x.dtype.kind in "iu" or (
-        x.dtype.kind == "O" and all(isinstance(c, (int, np.integer)) and not isinstance(c, bool) for c in x)
-    )
-    if not is_whole:
-        raise DataError.must(
-            "counts",
-            "be whole numbers of an integer type",
-            given=type(source),
-            remedy="convert with .astype(int)",
-        )
-    if (x < 0).any():
-        raise DataError("counts must not be negative", field="counts")
-    if x.dtype.kind != "i" and (x > 2**63 - 1).any():
-        return np.array([int(count) for count in x], dtype=object)
-    return x.astype(np.int64)
-
-
-_T = TypeVar("_T")
-
-
-def withheld(step: str, run: Callable[[], _T]) -> _T:
-    """What ``run`` returns; if it fails, an error of ours without a word of the original.
-
-    An engine quotes values in its messages, so the new error is raised outside
-    the handler: not even ``__context__`` leads back to the old one.
-    """
-    try:
-        return run()
-    except LeastnoiseError:
-        raise
-    except Exception as error:
-        kind = type(error).__name__
-    raise DataError(
-        f"{step} failed ({kind}). The reason is withheld, because it can hold values of the table",
-        field="table",
-        given=kind,
-        remedy="check that the table opens in its own program, that its columns are plain text or "
-        "numbers, and that there is enough memory",
     )

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leastnoise.core.errors import DataError
+from leastnoise.data.connections import withheld
 from leastnoise.data.csv_blocks import DroppedRecords
 from leastnoise.data.duckdb_scan import opened, with_cells, with_index
-from leastnoise.data.handle import Data, withheld
+from leastnoise.data.handle import Data
 from leastnoise.data.placement import placement_of
 from leastnoise.data.sources import is_in_engine
 from leastnoise.query import Attribute, Bins, Integers, Periods, Schema

@@ -4,46 +4,22 @@
 
 from __future__ import annotations
 
-import glob
-import os
-import warnings
-from collections.abc import Callable, Generator, Iterable, Sequence
-from decimal import Decimal
-from functools import partial
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from leastnoise.core.errors import DataError, MissingExtraError
-from leastnoise.data.arrow_stream import TextStream
+from leastnoise.core.errors import DataError, LeastnoiseError, MissingExtraError
 from leastnoise.data.columns import column_places
-from leastnoise.data.csv_blocks import DroppedRecords, TextColumn, column_of
-from leastnoise.data.csv_records import CsvReader
-from leastnoise.data.file_format import ENCODINGS, FileFormat, TableFiles
-from leastnoise.data.spreadsheets import sheet_header, sheet_rows
-from leastnoise.data.text_files import TextFile
-from leastnoise.query import is_null
+from leastnoise.data.file_format import FolderValues, TableFiles
+from leastnoise.data.file_names import FILES, folder_values, kind_of
+from leastnoise.data.sqlite_rows import open_sqlite
+from leastnoise.data.text_records import CsvFile, CsvFiles, header_of, is_text, written
 
-_FILES = ".csv, .csv.gz, .tsv, .tsv.gz, .parquet, .pq or .xlsx files"
 ACCEPTED = (
-    f"a path or glob of {_FILES}, a pandas or polars DataFrame, a polars LazyFrame, a pyarrow Table, "
-    "RecordBatch or Dataset, a DuckDB relation, an Ibis table, or a table with the Arrow PyCapsule interface"
+    f"the path, the folder or a glob of {FILES}, a list of these, an address such as "
+    "postgres://host/database?table=people, a pandas or polars DataFrame, a polars LazyFrame, a pyarrow "
+    "Table, RecordBatch or Dataset, a DuckDB relation, an Ibis table, or anything with the Arrow PyCapsule "
+    "interface"
 )
-# What stands for the compression of a spreadsheet.
-_SHEET = "sheet"
-# The rows of a spreadsheet that are handed on at once.
-_ROWS = 10_000
-# The delimiter and the compression that a suffix promises, or neither for Parquet.
-_SUFFIXES: dict[str, tuple[str, str]] = {
-    ".csv": (",", "none"),
-    ".csv.gz": (",", "gzip"),
-    ".tsv": ("\t", "none"),
-    ".tsv.gz": ("\t", "gzip"),
-    ".parquet": ("", ""),
-    ".pq": ("", ""),
-    ".xlsx": ("", _SHEET),
-}
 
 
 class TablePart(NamedTuple):
@@ -54,85 +30,135 @@ class TablePart(NamedTuple):
     columns: list[tuple[str, str]]
 
 
-def files_named(source: str | Path) -> list[str]:
-    """The absolute paths of the files that a path or glob stands for."""
-    # os.path, because Path raises where a name is longer than names may be.
-    found = [str(source)] if os.path.exists(source) else sorted(glob.glob(str(source), recursive=True))
-    if not found:
-        raise DataError(
-            f"there is no file {str(source)!r}",
-            field="path",
-            given=str(source),
-            remedy=f"name a table by the path or a glob of {_FILES}",
-        )
-    paths = [str(Path(name).absolute()) for name in found]
-    for path in paths:
-        _format(path)
-        if not os.path.isfile(path):
-            raise DataError.must("path", "name files, as in 'folder/*.parquet', not their folder", given=path)
-        if glob.has_magic(path):
-            raise DataError.must("path", "not hold * ? or [", given=path, remedy="rename the file")
-    return paths
+def check_files(engine: Any, files: Sequence[str], names: Sequence[str]) -> dict[str, FolderValues]:
+    """Look for each of these columns in every file, and return the values of those that folders give instead.
+
+    Only headers are read.
+
+    Raises:
+        DataError: if a file has none of them, or one twice.
+    """
+    found: dict[str, FolderValues] = {}
+    for path in files:
+        values = folder_values(path)
+        kind = kind_of(path)
+        taken: FolderValues
+        try:
+            if kind.layout == "json":
+                # Whatever is in its first record must not decide.
+                _text_file(path, files).text().close()
+                taken = {name: values[name] for name in names if name in values}
+            elif kind.layout in ("fields", "sheet"):
+                file = _text_file(path, files)
+                taken = _checked_columns(header_of(file), names, values, file.separator)
+            else:
+                columns = _stated_columns(engine, path)
+                taken = _checked_columns([name for name, _ in columns], names, values)
+        except DataError as error:
+            if len(files) == 1:
+                raise
+            raise DataError.at(f"file {path!r}", error) from None
+        if taken:
+            found[path] = taken
+    return found
 
 
-def suffix_of(path: str) -> str:
-    """The end of a file's name that says how it is read."""
-    for suffix in _SUFFIXES:
-        if path.lower().endswith(suffix):
-            return suffix
-    raise DataError.must("path", f"end in {', '.join(_SUFFIXES)}", given=path)
-
-
-def _format(path: str) -> tuple[str, str]:
-    return _SUFFIXES[suffix_of(path)]
-
-
-def check_files(engine: Any, files: Sequence[str], names: Sequence[str]) -> None:
-    """Return if every file has each of these columns once; only headers are read."""
-    for file in _text_files(files):
-        column_places(header_of(file), names, file.separator)
-    _parquet_parts(engine, files, names)
+def _checked_columns(
+    header: Sequence[str], names: Sequence[str], values: FolderValues, separator: str = ""
+) -> FolderValues:
+    """The values of the columns that a file lacks and its folders give; it must have all others once."""
+    taken = {name: values[name] for name in names if name not in header and name in values}
+    column_places(header, [name for name in names if name not in taken], separator)
+    return taken
 
 
 def file_parts(
     engine: Any, files: Sequence[str], names: Sequence[str], marks: Sequence[str] = ()
 ) -> tuple[list[TablePart], CsvFiles]:
     """The files, those of equal format and columns together; and those of text among them, in one part."""
-    parts = _parquet_parts(engine, files, names)
-    texts = CsvFiles(_text_files(files), names, marks=marks)
-    if texts.files:
+    by_layout: dict[str, list[str]] = {}
+    for path in files:
+        by_layout.setdefault(kind_of(path).layout, []).append(path)
+    taken = files.taken if isinstance(files, TableFiles) else {}
+    parts = _parquet_parts(engine, by_layout.get("parquet", []), names, taken)
+    for path in by_layout.get("feather", []):
+        table = f"feather{len(parts)}"
+        engine.register(table, _open_feather(path, names, taken.get(path, {})))
+        parts.append(TablePart(table, [], column_types(engine, table)))
+    own = [_text_file(path, files) for path in files if kind_of(path).layout in ("fields", "json", "sheet")]
+    texts = CsvFiles(own, names, marks=marks)
+    if own:
         engine.register("texts", texts.stream)
         parts.append(TablePart("texts", [], [(f"c{k}", "VARCHAR") for k in range(len(names))]))
     return parts, texts
 
 
-def _text_files(files: Sequence[str]) -> list[CsvFile]:
-    declared = files.format if isinstance(files, TableFiles) else FileFormat()
-    found = []
-    for path in files:
-        separator, compression = _format(path)
-        if compression:
-            found.append(CsvFile(path, declared.separator or separator, compression, declared))
-    return found
+def _text_file(path: str, files: Sequence[str]) -> CsvFile:
+    if not isinstance(files, TableFiles):
+        return CsvFile(path, kind_of(path))
+    return CsvFile(path, kind_of(path), files.format, files.taken.get(path, {}))
 
 
-def _parquet_parts(engine: Any, files: Sequence[str], names: Sequence[str]) -> list[TablePart]:
+def _stated_columns(engine: Any, path: str) -> list[tuple[str, str]]:
+    """The columns that a Parquet or Feather file states, and the engine's type of each."""
+    is_feather = kind_of(path).layout == "feather"
+    try:
+        if is_feather:
+            return [(name, "") for name in _feather(path).schema.names]
+        return column_types(engine, _parquet_reader(engine, "$file"), {"file": path})
+    except LeastnoiseError:
+        raise
+    except Exception:
+        format = "Feather (Arrow IPC)" if is_feather else "Parquet"
+    raise DataError(
+        f"the file {path!r} cannot be read as {format}: it is damaged, not complete, or of another format. "
+        "Nothing was spent",
+        field="path",
+        given=path,
+        remedy="write the file again, and check that it opens in its own program",
+    )
+
+
+def _parquet_parts(
+    engine: Any, files: Sequence[str], names: Sequence[str], taken: dict[str, FolderValues]
+) -> list[TablePart]:
     groups: dict[Any, list[str]] = {}
-    reader = _parquet_reader(engine)
     for path in files:
-        if not _format(path)[1]:
-            types = column_types(engine, reader.format("$file"), {"file": path})
-            groups.setdefault(tuple(types), []).append(path)
+        key = tuple(_stated_columns(engine, path)), tuple(taken.get(path, {}))
+        groups.setdefault(key, []).append(path)
     parts = []
-    for p, (columns, paths) in enumerate(groups.items()):
-        places = column_places([name for name, _ in columns], names)
-        found = [('"' + columns[i][0].replace('"', '""') + '"', columns[i][1]) for i in places]
-        parts.append(TablePart(reader.format(f"$files{p}"), paths, found))
+    for p, ((columns, given), paths) in enumerate(groups.items()):
+        own = [name for name in names if name not in given]
+        places = dict(zip(own, column_places([name for name, _ in columns], own), strict=True))
+        table = _parquet_reader(engine, f"$files{p}", with_names=bool(given))
+        if given:
+            rows = [[path, *taken[path].values()] for path in paths]
+            table = _with_folders(engine, f"folders{p}", table, rows)
+        found = []
+        for name in names:
+            if name in given:
+                found.append((f"folder{given.index(name)}", "VARCHAR"))
+            else:
+                column, kind = columns[places[name]]
+                found.append(('file."' + column.replace('"', '""') + '"', kind))
+        parts.append(TablePart(f"{table} AS file" if not given else table, paths, found))
     return parts
 
 
-def _parquet_reader(engine: Any) -> str:
-    """The engine's function for Parquet files, with a place for their names.
+def _with_folders(engine: Any, name: str, files: str, rows: Sequence[Sequence[str | None]]) -> str:
+    """The records of some files beside what their folders say: one row for each file, its name first."""
+    columns = ", ".join(f"unnest($v{k}::VARCHAR[]) AS folder{k - 1}" for k in range(1, len(rows[0])))
+    values = {f"v{k}": list(column) for k, column in enumerate(zip(*rows, strict=True))}
+    engine.execute(f"CREATE TEMP TABLE {name} AS SELECT unnest($v0::VARCHAR[]) AS path, {columns}", values)
+    return f"{files} AS file JOIN {name} ON file.{_FILE_NAME} = {name}.path"
+
+
+# The column of a file's name, where it is asked for: no column of a schema is likely to be called so.
+_FILE_NAME = "leastnoise_file_name"
+
+
+def _parquet_reader(engine: Any, files: str, *, with_names: bool = False) -> str:
+    """The engine's function for Parquet files, called with these.
 
     Text that is not UTF-8 must not stop it; DuckDB has an option for that since 2.0. Question marks then
     stand for what is not text: left away, the rest could be a declared value.
@@ -141,7 +167,9 @@ def _parquet_reader(engine: Any) -> str:
         "SELECT bool_or(list_contains(parameters, 'utf8_validation')) FROM duckdb_functions() "
         "WHERE function_name = 'read_parquet'"
     ).fetchall()[0][0]
-    return "read_parquet({}, hive_partitioning=false" + (", utf8_validation='replace')" if knows else ")")
+    options = ["hive_partitioning=false", *(["utf8_validation='replace'"] if knows else [])]
+    options += [f"filename='{_FILE_NAME}'"] if with_names else []
+    return f"read_parquet({files}, {', '.join(options)})"
 
 
 def column_types(engine: Any, table: str, parameters: dict[str, Any] | None = None) -> list[tuple[str, str]]:
@@ -173,66 +201,14 @@ def _open_pandas(table: Any, names: Sequence[str], marks: Sequence[str] = ()) ->
         if dtype.name == "object" or (
             isinstance(dtype, pandas.StringDtype) and getattr(dtype, "storage", "python") == "python"
         ):
-            values = _written(frame.iloc[:, k].to_numpy(dtype=object), mark)
-        elif dtype.name == "category" and not all(map(_is_text, dtype.categories)):
+            values = written(frame.iloc[:, k].to_numpy(dtype=object), mark)
+        elif dtype.name == "category" and not all(map(is_text, dtype.categories)):
             # The code of a null is -1, the last.
-            values = _written([*dtype.categories, None], mark)[frame.iloc[:, k].cat.codes]
+            values = written([*dtype.categories, None], mark)[frame.iloc[:, k].cat.codes]
         else:
             continue
         frame.isetitem(k, pandas.Series(values, dtype=object, index=frame.index))
     return frame
-
-
-def _written(values: Iterable[Any], mark: str = ".") -> Any:
-    """Values of any types, written out as text; None for those that are none or that no text can tell.
-
-    Args:
-        mark: the decimal mark of numbers that are no text.
-    """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        texts = list(map(partial(_text, mark=mark), values))
-    written = np.empty(len(texts), dtype=object)
-    written[:] = texts
-    return written
-
-
-def _is_text(value: object) -> bool:
-    """Whether a value is text that UTF-8 can hold."""
-    if not isinstance(value, str):
-        return False
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _text(value: Any, mark: str = ".") -> str | None:
-    """A value as text in UTF-8, whole floats as whole numbers; None if there is none, or none can be written.
-
-    Guarantee:
-        No value raises or warns: whether something fails would tell about a record.
-    """
-    if type(value) is str and value.isascii():
-        return value
-    try:
-        if is_null(value):
-            return None
-        if isinstance(value, (bool, np.bool_)):
-            return str(bool(value)).lower()
-        if isinstance(value, int):
-            # Decimal writes any number of digits; str() stops at 4,300.
-            text = str(Decimal(value))
-        elif isinstance(value, (float, np.floating)) and abs(float(value)) < 2**53 and value == int(value):
-            text = str(int(value))
-        else:
-            text = str(value)
-            if mark != "." and isinstance(value, (float, np.floating, Decimal)):
-                text = text.replace(".", mark)
-        return text if _is_text(text) else None
-    except Exception:
-        return None
 
 
 def _open_polars(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
@@ -255,19 +231,59 @@ def _open_arrow(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> 
     return _ArrowSource(lambda: chosen)
 
 
-def table_from_capsule(source: Any) -> Any:
-    """The Arrow table that an object offers by its method ``__arrow_c_stream__``; read once, and held.
+def pyarrow_for(what: str) -> Any:
+    """PyArrow, which reads what is named here.
 
     Raises:
-        MissingExtraError: if PyArrow is not installed.
+        MissingExtraError: if it is not installed.
     """
     try:
         import pyarrow
     except ImportError:
         raise MissingExtraError(
-            "a table of another library is read by PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
+            f"{what} is read by PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
         ) from None
-    return pyarrow.RecordBatchReader.from_stream(source).read_all()
+    return pyarrow
+
+
+def table_from_capsule(source: Any, names: Sequence[str]) -> Any:
+    """The Arrow table of these columns that an object offers by its method ``__arrow_c_stream__``.
+
+    A stream can be read once only, so it is read now, and held; columns that nobody asks for are not.
+
+    Raises:
+        DataError: if it lacks a column; then no record is read.
+        MissingExtraError: if PyArrow is not installed.
+    """
+    pyarrow = pyarrow_for("a table of another library")
+    reader = pyarrow.RecordBatchReader.from_stream(source)
+    # Each once: the person may also be an attribute.
+    places = list(dict.fromkeys(column_places(reader.schema.names, names)))
+    schema = pyarrow.schema([reader.schema.field(place) for place in places])
+    return pyarrow.Table.from_batches((batch.select(places) for batch in reader), schema)
+
+
+def _feather(path: str) -> Any:
+    """A Feather file as PyArrow reads it, piece by piece."""
+    pyarrow_for("a Feather file")
+    import pyarrow.dataset
+
+    return pyarrow.dataset.dataset(path, format="feather")
+
+
+def _open_feather(path: str, names: Sequence[str], taken: FolderValues) -> Any:
+    import pyarrow.dataset
+
+    held = _feather(path)
+    own = [name for name in names if name not in taken]
+    places = dict(zip(own, column_places(held.schema.names, own), strict=True))
+    columns = {
+        f"c{k}": pyarrow.dataset.scalar(pyarrow.scalar(taken[name], pyarrow.string()))
+        if name in taken
+        else pyarrow.dataset.field(held.schema.names[places[name]])
+        for k, name in enumerate(names)
+    }
+    return _ArrowSource(lambda: held.scanner(columns=columns).to_reader())
 
 
 def _open_dataset(table: Any, names: Sequence[str], marks: Sequence[str] = ()) -> Any:
@@ -305,6 +321,7 @@ OPENERS: dict[tuple[str, str], Callable[[Any, Sequence[str], Sequence[str]], Any
     ("pyarrow", "Dataset"): _open_dataset,
     ("duckdb", "DuckDBPyRelation"): _open_relation,
     ("ibis", "Table"): _open_ibis,
+    ("leastnoise", "SqliteTable"): open_sqlite,
 }
 
 
@@ -324,80 +341,3 @@ def snapshot(table: Any, library: str, name: str) -> tuple[Any, bool]:
     if (library, name) == ("polars", "DataFrame"):
         return table.clone(), True
     return table, (library, name) in (("pyarrow", "Table"), ("pyarrow", "RecordBatch"))
-
-
-class CsvFile(NamedTuple):
-    """A file of text, the sign between its fields, its compression, and how it is declared to be written.
-
-    The compression is "gzip" or "none"; a spreadsheet has a mark of its own.
-    """
-
-    path: str
-    separator: str
-    compression: str
-    declared: FileFormat = FileFormat()
-
-    def text(self, seen: Callable[[bytes], object] | None = None) -> TextFile:
-        """Its bytes as UTF-8."""
-        return TextFile(self.path, self.compression, seen, ENCODINGS[self.declared.encoding or "utf-8"])
-
-
-class CsvFiles:
-    """The named columns of some files, one file after the other, read anew for every scan.
-
-    Args:
-        seen: called with every stored byte of the files once per scan, in order: for a digest of what
-            the scan has read.
-
-    Attributes:
-        files: the files.
-        stream: what an engine reads; its columns are c0, c1, … in the order of the names.
-        dropped: what the scan under way, or the last one, has left out so far.
-    """
-
-    def __init__(
-        self,
-        files: Sequence[CsvFile],
-        names: Sequence[str],
-        seen: Callable[[bytes], object] | None = None,
-        marks: Sequence[str] = (),
-    ) -> None:
-        self.files = files
-        self._marks = [*marks, *["."] * (len(names) - len(marks))]
-        self._names = names
-        self._seen = seen
-        self.dropped = DroppedRecords()
-        self.stream = TextStream(len(names), self._blocks)
-
-    def _blocks(self) -> Generator[list[TextColumn], None, None]:
-        self.dropped = DroppedRecords()
-        for file in self.files:
-            if file.compression == _SHEET:
-                yield from self._sheet_blocks(file)
-                continue
-            with file.text(self._seen) as opened:
-                reader = CsvReader(opened, file.separator, self.dropped, file.declared.quote)
-                yield from reader.blocks(column_places(reader.header, self._names, file.separator))
-
-    def _sheet_blocks(self, file: CsvFile) -> Generator[list[TextColumn], None, None]:
-        if self._seen is not None:
-            self._seen(Path(file.path).read_bytes())
-        places = lambda header: column_places(header, self._names)  # noqa: E731
-        for rows in sheet_rows(file.path, file.declared.sheet, places, _ROWS):
-            columns = zip(*rows, strict=True)
-            yield [
-                column_of([None if text is None else text.encode() for text in _written(column, mark)])
-                for column, mark in zip(columns, self._marks, strict=True)
-            ]
-
-
-def header_of(file: CsvFile) -> list[str]:
-    """The fields of the first record of a file.
-
-    Raises:
-        DataError: if it is too long or does not close a quote.
-    """
-    if file.compression == _SHEET:
-        return sheet_header(file.path, file.declared.sheet)
-    with file.text() as opened:
-        return CsvReader(opened, file.separator, DroppedRecords(), file.declared.quote).header

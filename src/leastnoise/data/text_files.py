@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import bz2
 import codecs
 import gzip
 import io
+import zlib
 from collections.abc import Callable
 from typing import Any
+
+from leastnoise.core.errors import DataError, MissingExtraError
 
 # The encodings that a byte order mark declares. A file without a mark is in UTF-8.
 _MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -22,10 +26,14 @@ class TextFile:
     Letters that UTF-16 cannot hold, lone surrogates, come as bytes that are no UTF-8.
 
     Args:
-        compression: "gzip" or "none".
+        compression: "gzip", "bz2", "zstd" or "none".
         encoding: Python's name of the encoding; "" lets a byte order mark decide, else it is UTF-8.
         seen: called with every stored byte of the file once, in order, as it is first read: what a
             digest of the bytes behind a scan is made from. Compressed files are seen compressed.
+
+    Raises:
+        DataError: here and from `read`, if what is compressed cannot be unpacked.
+        MissingExtraError: if nothing here unpacks it.
     """
 
     def __init__(
@@ -35,13 +43,15 @@ class TextFile:
         seen: Callable[[bytes], object] | None = None,
         encoding: str = "",
     ) -> None:
+        self._path = path
+        self._compression = compression
         self._file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         try:
             if seen is not None:
                 self._file = _WatchedFile(self._file, seen)
-            self._bytes: Any = gzip.GzipFile(fileobj=self._file) if compression == "gzip" else self._file
+            self._bytes: Any = _UNPACKED[compression](self._file)
             start = b""
-            while len(start) < 3 and (more := self._bytes.read(3 - len(start))):
+            while len(start) < 3 and (more := self._unpack(3 - len(start))):
                 start += more
             mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
         except BaseException:
@@ -59,9 +69,9 @@ class TextFile:
     def read(self, size: int) -> bytes:
         """At most ``size`` bytes; none only at the end of the file."""
         if not self._encoding:
-            return self._bytes.read(size)
+            return self._unpack(size)
         while not self._ready and self._decoder is not None:
-            piece = self._bytes.read(_PIECE)
+            piece = self._unpack(_PIECE)
             text = self._decoder.decode(piece).encode("utf-8", "surrogatepass")
             if not piece:
                 text += _NO_LETTER if self._decoder.getstate()[0] else b""
@@ -69,6 +79,21 @@ class TextFile:
             self._ready = text
         given, self._ready = self._ready[:size], self._ready[size:]
         return given
+
+    def _unpack(self, size: int) -> bytes:
+        if self._compression == "none":
+            return self._file.read(size)
+        try:
+            return self._bytes.read(size)
+        except _DAMAGED:
+            pass
+        raise DataError(
+            f"the file {self._path!r} is damaged or not complete: what is in it cannot be unpacked "
+            f"({self._compression}). Nothing was spent",
+            field="path",
+            given=self._path,
+            remedy="fetch the file again, and test it with the program that packed it",
+        )
 
     def seek(self, position: int) -> None:
         """Go on reading from a position, counted in the bytes that `read` gives."""
@@ -92,6 +117,69 @@ class TextFile:
 
     def __exit__(self, *failure: object) -> None:
         self.close()
+
+
+class _Lent:
+    """A file that whoever reads it may not close, as PyArrow does with what it lets go of."""
+
+    closed = False
+
+    def __init__(self, file: Any) -> None:
+        self.read = file.read
+
+    def close(self) -> None:
+        """Nothing: the file goes on being read."""
+
+
+class _Zstd:
+    """A file that Zstandard packed, by PyArrow, which can only go forward: to go back begins anew."""
+
+    def __init__(self, file: Any) -> None:
+        try:
+            import pyarrow
+        except ImportError:
+            raise MissingExtraError(
+                "a .zst file is unpacked by Python 3.14, or by PyArrow: pip install 'leastnoise[arrow]'",
+                field="pyarrow",
+            ) from None
+        self._pyarrow: Any = pyarrow
+        self._file = file
+        self._stream = self._opened()
+        self._position = 0
+
+    def _opened(self) -> Any:
+        return self._pyarrow.CompressedInputStream(self._pyarrow.PythonFile(_Lent(self._file), "r"), "zstd")
+
+    def read(self, size: int) -> bytes:
+        piece: bytes = self._stream.read(size)
+        self._position += len(piece)
+        return piece
+
+    def seek(self, position: int) -> None:
+        if position < self._position:
+            self._file.seek(0)
+            self._stream, self._position = self._opened(), 0
+        while self._position < position and self.read(min(_PIECE, position - self._position)):
+            pass
+
+
+def _unpacked_by_zstd(file: Any) -> Any:
+    try:
+        from compression.zstd import ZstdFile  # type: ignore[import-not-found, unused-ignore]
+    except ImportError:
+        return _Zstd(file)
+    return ZstdFile(file)
+
+
+# What reads the packed bytes of an open file, by compression.
+_UNPACKED: dict[str, Callable[[Any], Any]] = {
+    "none": lambda file: file,
+    "gzip": lambda file: gzip.GzipFile(fileobj=file),
+    "bz2": bz2.BZ2File,
+    "zstd": _unpacked_by_zstd,
+}
+# What they raise where the bytes are not what they should be; ArrowInvalid is a ValueError.
+_DAMAGED = (OSError, EOFError, ValueError, zlib.error)
 
 
 class _WatchedFile(io.RawIOBase):

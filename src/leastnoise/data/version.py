@@ -4,8 +4,8 @@ Two releases may be added up cell by cell only if every record was in the same c
 where the bytes are the same and are read by the same rules, or where one object holds the table and cannot
 change:
 
-    files            an HMAC over the bytes of all of them, in order, each with the suffix that says how it is
-                     read
+    files            an HMAC over the bytes of all of them, in the order of their paths, each with the suffix
+                     that says how it is read and the columns that its folders give
     counts           an HMAC over the counts of a vector; the vector is then the data
     frames           the `Data` that `vectorize` made of a pandas or polars DataFrame or an Arrow table: it
                      holds the frame as it was then, and changes to the caller's frame do not reach it
@@ -15,18 +15,20 @@ change:
 from __future__ import annotations
 
 import hmac
+import json
 from dataclasses import MISSING, fields
 from hashlib import sha256
 from importlib.metadata import PackageNotFoundError, version
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
-from leastnoise.data.file_format import FileFormat
-from leastnoise.data.handle import Data, is_count_vector, withheld
+from leastnoise.data.connections import withheld
+from leastnoise.data.count_vectors import is_count_vector
+from leastnoise.data.file_format import FileFormat, TableFiles
+from leastnoise.data.file_names import are_files, suffix_of
+from leastnoise.data.handle import Data
 from leastnoise.data.snapshots import feed_file
-from leastnoise.data.sources import suffix_of
 
 # The rules by which bytes become records and records find their cells. To be raised with every change after
 # which some record of some file could be placed otherwise: releases before and after it are then never added
@@ -59,7 +61,7 @@ def identity_of(source: Any) -> SourceIdentity:
     """What a source of `measure` is and how it will be counted; nothing is opened for it."""
     if is_count_vector(source):
         return SourceIdentity("digest", {"source": "counts"})
-    if isinstance(source, (str, Path)):
+    if are_files(source):
         return SourceIdentity("digest", _rules("files", None))
     if not isinstance(source, Data):
         # A handle on it is made for this one release, and gone with it.
@@ -89,12 +91,16 @@ def version_digest(opened: Data | npt.NDArray[Any], digest: hmac.HMAC) -> bytes 
     return digest.digest()
 
 
-def _feed_files(files: list[str], digest: hmac.HMAC) -> None:
+def _feed_files(files: TableFiles, digest: hmac.HMAC) -> None:
     digest.update(b"files")
     for path in files:
         suffix = suffix_of(path).encode()
         digest.update(len(suffix).to_bytes(8, "big") + suffix)
         feed_file(path, digest.update)
+        # A file that moves to another folder changes the cells of its records. A brace is no suffix.
+        if path in files.taken:
+            given = json.dumps(files.taken[path], sort_keys=True).encode()
+            digest.update(len(given).to_bytes(8, "big") + given)
 
 
 def _feed_counts(counts: npt.NDArray[Any], digest: hmac.HMAC) -> None:

@@ -156,6 +156,7 @@ def _dropped_lines(dropped: DroppedRecords) -> Iterator[str]:
         "with a quote that is not closed before a comma, a tab or the end of the line": dropped.unclosed,
         "with text that is not UTF-8": dropped.not_utf8,
         "with fewer fields than the first line": dropped.too_few,
+        "that is no JSON object": dropped.not_json,
     }
     for reason, number in reasons.items():
         if number:

@@ -21,6 +21,7 @@ from leastnoise.data import (
     TextFile,
     column_types,
     files_named,
+    kind_of,
     other_separator,
     sheet_header,
     withheld,
@@ -52,7 +53,7 @@ class Column(NamedTuple):
 
 
 def columns_of(source: str | Path, format: FileFormat | None = None) -> list[Column]:
-    """The columns of a CSV, TSV, Parquet or Excel file; of a glob, those of its first file.
+    """The columns of a CSV, TSV, Parquet, Feather or Excel file; of a glob or a folder, those of its first.
 
     Args:
         format: how the file is written.
@@ -96,10 +97,20 @@ def closest_name(name: str, names: Sequence[str]) -> str | None:
 
 
 def _columns(path: str, format: FileFormat) -> list[Column]:
-    if path.lower().endswith((".parquet", ".pq")):
+    layout = kind_of(path).layout
+    if layout == "parquet":
         return _of_parquet(path)
-    if path.lower().endswith(".xlsx"):
+    if layout == "feather":
+        return _of_feather(path)
+    if layout == "sheet":
         return [Column(name, "") for name in sheet_header(path, format.sheet)]
+    if layout == "json":
+        raise DataError(
+            "a JSON Lines file states no columns: which keys there are is in its records, which are not read",
+            field="table",
+            given=path,
+            remedy="write a CSV file of one line with the names of the keys, and draft from that",
+        )
     return _of_text(path, format)
 
 
@@ -111,15 +122,26 @@ def _of_parquet(path: str) -> list[Column]:
     return [Column(name, _kind(stated)) for name, stated in types]
 
 
+def _of_feather(path: str) -> list[Column]:
+    import duckdb
+    import pyarrow.dataset
+
+    empty = pyarrow.dataset.dataset(path, format="feather").schema.empty_table()
+    with duckdb.connect(":memory:") as engine:
+        engine.register("stated", empty)
+        types = column_types(engine, "stated")
+    return [Column(name, _kind(stated)) for name, stated in types]
+
+
 def _kind(stated: str) -> str:
     return next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, stated)), "unusable")
 
 
 def _of_text(path: str, format: FileFormat) -> list[Column]:
-    delimiter = format.separator or ("\t" if path.lower().endswith((".tsv", ".tsv.gz")) else ",")
-    compression = "gzip" if path.lower().endswith(".gz") else "none"
+    kind = kind_of(path)
+    delimiter = format.separator or kind.separator
     first = b""
-    with TextFile(path, compression, encoding=ENCODINGS[format.encoding or "utf-8"]) as file:
+    with TextFile(path, kind.compression, encoding=ENCODINGS[format.encoding or "utf-8"]) as file:
         while len(first) < _MAX_HEADER and b"\n" not in first and (more := file.read(_MAX_HEADER)):
             first += more
     line, _, _ = first.partition(b"\n")

@@ -1,0 +1,336 @@
+"""Tables by address: in a database, in a lake, or in files on another machine.
+
+    postgres://user@host:5432/database?table=people   through Ibis; also &schema=health, and &sslmode=... etc.
+    duckdb://folder/file.db/people                    through Ibis, for reading only; also ?table=people
+    sqlite://folder/file.db/people                    by Python itself
+    bigquery:// snowflake:// trino:// databricks://   as Ibis takes them, and ?table=people
+    s3:// gs:// https:// http://                      Parquet files, where DuckDB has the extension httpfs
+    a folder with _delta_log                          by deltalake, or where DuckDB has the extension delta
+    a folder with metadata/*.metadata.json            by pyiceberg, or where DuckDB has the extension iceberg
+
+An address may hold a password. No message, plan, release or ledger holds more of it than `shown_address`.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+
+from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError, MissingExtraError
+from leastnoise.data.dialects import ENGINES
+from leastnoise.data.sqlite_rows import SqliteTable
+
+_REMOTE = ("s3", "gs", "gcs", "r2", "https", "http")
+# Seconds after which a server that does not answer is given up, unless the address says otherwise.
+_TIMEOUT = 10
+# Settings of S3 that the environment may hold, and DuckDB's names for them.
+_S3_SETTINGS = {
+    "AWS_ACCESS_KEY_ID": "KEY_ID",
+    "AWS_SECRET_ACCESS_KEY": "SECRET",
+    "AWS_SESSION_TOKEN": "SESSION_TOKEN",
+    "AWS_REGION": "REGION",
+    "AWS_DEFAULT_REGION": "REGION",
+}
+
+
+class _Address(NamedTuple):
+    """An address, the table that it names, and what else its query says."""
+
+    parts: SplitResult
+    table: str
+    settings: dict[str, str]
+
+
+def shown_address(address: str) -> str:
+    """An address as it may be shown: without user, password and settings.
+
+    Example:
+        >>> shown_address("postgres://ann:secret@db.example:5432/census?table=people&password=x")
+        'postgres://db.example:5432/census?table=people'
+    """
+    scheme, _, rest = address.partition("://")
+    place, _, query = rest.partition("?")
+    # Up to the last @: a password may hold one, and a slash.
+    place = place.rpartition("@")[2].partition("#")[0]
+    try:
+        table = dict(parse_qsl(query)).get("table", "")
+    except ValueError:
+        table = ""
+    return f"{scheme}://{place}{f'?table={quote(table)}' if table else ''}"
+
+
+def opened_address(address: str) -> Any:
+    """The table that an address names, as an object that can be counted.
+
+    Raises:
+        DataError: if the address is not complete, or names no table that is there.
+        DataUnavailableError: if it cannot be reached.
+        MissingExtraError: if a package or an extension is missing; the message has the line to type.
+    """
+    scheme = address.partition("://")[0].lower().replace("postgresql", "postgres")
+    if scheme in _REMOTE:
+        return _remote_parquet(address)
+    openers: dict[str, Callable[[_Address], Any]] = {
+        "postgres": _in_postgres,
+        "duckdb": _in_duckdb,
+        "sqlite": _in_sqlite,
+    }
+    if scheme not in (*openers, *ENGINES):
+        known = ", ".join(f"{one}://" for one in dict.fromkeys([*openers, *ENGINES, *_REMOTE]))
+        raise DataError.must("address", f"begin with one of {known}", given=shown_address(address))
+    parsed = _parsed(address, is_file=scheme in ("duckdb", "sqlite"))
+    if scheme in openers:
+        return openers[scheme](parsed)
+    return _in_other(scheme, parsed)
+
+
+def _parsed(address: str, *, is_file: bool) -> _Address:
+    parts, table, settings = None, "", {}
+    try:
+        parts = urlsplit(address)
+        settings = dict(parse_qsl(parts.query, keep_blank_values=True))
+        table = settings.pop("table", "")
+        if not table and list(settings.values()) == [""]:
+            table, settings = next(iter(settings)), {}
+        _ = parts.port
+    except ValueError:
+        parts = None
+    if parts is not None and is_file and not table:
+        path, _, name = (parts.netloc + parts.path).rpartition("/")
+        table = unquote(name)
+        parts = parts._replace(netloc="", path=path)
+    elif parts is not None and is_file:
+        parts = parts._replace(netloc="", path=parts.netloc + parts.path)
+    if parts is None or not table:
+        raise DataError.must(
+            "address",
+            "name a table, as in postgres://host/database?table=people or duckdb://file.db/people",
+            given=shown_address(address),
+        )
+    return _Address(parts, table, settings)
+
+
+def _ibis(extra: str) -> Any:
+    try:
+        import ibis
+    except ImportError:
+        raise MissingExtraError(
+            f"this address is read through Ibis: pip install 'leastnoise[{extra}]'", field="ibis"
+        ) from None
+    return ibis
+
+
+def _in_postgres(address: _Address) -> Any:
+    ibis = _ibis("postgres")
+    parts, settings = address.parts, dict(address.settings)
+    schema = settings.pop("schema", None)
+    given: dict[str, Any] = {"connect_timeout": _TIMEOUT, **settings}
+    given |= {"host": parts.hostname, "database": unquote(parts.path[1:]) or None}
+    given |= {"port": parts.port} if parts.port else {}
+    given |= {"user": unquote(parts.username)} if parts.username else {}
+    given |= {"password": unquote(parts.password)} if parts.password else {}
+    where = _place(parts)
+    said = f"PostgreSQL at {where} cannot be reached, or refuses this user or database"
+    backend = _reached(lambda: ibis.postgres.connect(**given), said, "postgres")
+    return _table_in(backend, address.table, schema, where)
+
+
+def _in_other(scheme: str, address: _Address) -> Any:
+    ibis = _ibis("ibis")
+    settings = dict(address.settings)
+    schema = settings.pop("schema", None) if scheme != "trino" else None
+    text = address.parts._replace(query=urlencode(settings)).geturl()
+    where = _place(address.parts)
+    said = f"{scheme} at {where} cannot be reached, or refuses this user"
+    backend = _reached(lambda: ibis.connect(text), said, scheme)
+    return _table_in(backend, address.table, schema, where)
+
+
+def _place(parts: SplitResult) -> str:
+    host = parts.hostname or "this machine"
+    return f"{host}:{parts.port}" if parts.port else host
+
+
+def _in_duckdb(address: _Address) -> Any:
+    ibis = _ibis("ibis")
+    path = _file_of(address)
+    # A file of another kind must not make DuckDB look for an extension in the network.
+    given = {"read_only": True, "autoinstall_known_extensions": False}
+    said = f"the file {path!r} is locked by another process, or no DuckDB database"
+    backend = _reached(lambda: ibis.duckdb.connect(path, **given), said, "ibis")
+    return _table_in(backend, address.table, address.settings.get("schema"), repr(path))
+
+
+def _in_sqlite(address: _Address) -> Any:
+    table = SqliteTable(_file_of(address), address.table)
+    if not _reached(
+        lambda: table.columns,
+        f"the file {table.path!r} is locked by another process, or no SQLite database",
+        "ibis",
+    ):
+        raise _no_table(address.table, repr(table.path))
+    return table
+
+
+def _file_of(address: _Address) -> str:
+    path = str(Path(unquote(address.parts.path)).absolute())
+    if not os.path.isfile(path):
+        raise DataError(
+            f"there is no file {path!r}",
+            field="path",
+            given=path,
+            remedy=f"an address is like {address.parts.scheme}://folder/file.db/table, or with a third slash "
+            "before a folder of the root",
+        )
+    return path
+
+
+def _reached(connect: Callable[[], Any], otherwise: str, extra: str) -> Any:
+    """What ``connect`` returns; what it says of an error may hold the password, and is withheld.
+
+    Args:
+        otherwise: what to say where it fails.
+        extra: the extra that has the packages it needs.
+    """
+    missing = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return connect()
+    except LeastnoiseError:
+        raise
+    except ImportError as error:
+        missing = error.name
+    except Exception:
+        missing = None
+    if missing is not None:
+        own = f"ibis-framework[{extra}]" if extra in ENGINES[3:] else f"leastnoise[{extra}]"
+        raise MissingExtraError(
+            f"this address needs the package {missing}: pip install '{own}'", field=missing
+        )
+    raise DataUnavailableError(
+        f"{otherwise}. Nothing was spent",
+        field="connection",
+        remedy="check that it opens in its own program; what the engine says is withheld, for it can hold a "
+        "password",
+    )
+
+
+def _table_in(backend: Any, name: str, schema: str | None, where: str) -> Any:
+    found = None
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            found = backend.table(name, **({} if schema is None else {"database": schema}))
+    except Exception:
+        found = None
+    if found is None:
+        raise _no_table(name, where)
+    return found
+
+
+def _no_table(name: str, where: str) -> DataError:
+    return DataError(
+        f"there is no table {name!r} in {where} that this user may read",
+        field="table",
+        given=name,
+        remedy="name it as the engine does, and its schema with &schema=NAME",
+    )
+
+
+def _remote_parquet(address: str) -> Any:
+    """Parquet files on another machine, as a relation of DuckDB, which is read once."""
+    path = urlsplit(address).path if address.lower().startswith("http") else address
+    if not path.lower().endswith((".parquet", ".pq")):
+        raise DataError(
+            f"{shown_address(address)} must end in .parquet: other formats are read from files here",
+            field="path",
+            given=shown_address(address),
+            remedy="copy the file, or pipe it, as in: curl ADDRESS | leastnoise publish spec.toml --data -",
+        )
+    engine = _extended("httpfs", f"an address such as {shown_address(address)}", "copy the files here")
+    if address.startswith("s3://"):
+        _add_secret(engine, os.environ)
+    return _reached(
+        lambda: engine.from_query(
+            "FROM read_parquet($address, hive_partitioning=false)", params={"address": address}
+        ),
+        f"{shown_address(address)} cannot be reached, or is no Parquet file",
+        "arrow",
+    )
+
+
+def _add_secret(engine: Any, environment: Mapping[str, str]) -> None:
+    """Give DuckDB the keys of S3 that the environment holds, if it holds any; else its own secrets count."""
+    given = {own: environment[name] for name, own in _S3_SETTINGS.items() if environment.get(name)}
+    if "KEY_ID" in given:
+        listed = ", ".join(f"{own} '{value.replace(chr(39), 2 * chr(39))}'" for own, value in given.items())
+        engine.execute(f"CREATE SECRET (TYPE s3, {listed})")
+
+
+def _extended(extension: str, what: str, otherwise: str) -> Any:
+    """DuckDB with one of its extensions, which must be installed: nothing is fetched from anywhere."""
+    import duckdb
+
+    engine = duckdb.connect(":memory:")
+    try:
+        engine.execute("SET autoinstall_known_extensions=false; SET enable_progress_bar=false")
+        engine.load_extension(extension)
+    except duckdb.Error:
+        engine.close()
+    else:
+        return engine
+    raise MissingExtraError(
+        f"{what} is read by DuckDB's extension {extension}, which is not installed here; with a network: "
+        f"python -c \"import duckdb; duckdb.sql('INSTALL {extension}')\"; or {otherwise}",
+        field=extension,
+    )
+
+
+# ------------------------------------------------------------------ folders that keep a log of their versions
+
+
+def opened_lake(folder: str | Path, format: str, names: Sequence[str]) -> Any:
+    """The newest version of a Delta or Iceberg table, as an object that can be counted.
+
+    Args:
+        names: the columns that are needed.
+    """
+    path = str(Path(folder).absolute())
+    opener = {"delta": _delta, "iceberg": _iceberg}[format]
+    said = f"the {format.capitalize()} table in {path!r} is damaged, or of a version that is not read here"
+    return _reached(lambda: opener(path, names), said, format)
+
+
+def _delta(path: str, names: Sequence[str]) -> Any:
+    try:
+        from deltalake import DeltaTable
+    except ImportError:
+        engine = _extended("delta", "a Delta table", "pip install 'leastnoise[delta]'")
+        return engine.from_query("FROM delta_scan($path)", params={"path": path})
+    return DeltaTable(path).to_pyarrow_dataset()
+
+
+def _iceberg(path: str, names: Sequence[str]) -> Any:
+    newest = max(Path(path, "metadata").glob("*.metadata.json"), key=_number_of)
+    try:
+        from pyiceberg.table import StaticTable
+    except ImportError:
+        engine = _extended("iceberg", "an Iceberg table", "pip install 'leastnoise[iceberg]'")
+        return engine.from_query("FROM iceberg_scan($path)", params={"path": str(newest)})
+    table = StaticTable.from_metadata(str(newest))
+    there = [field.name for field in table.schema().fields]
+    # Columns that are missing are told of where all tables tell it.
+    wanted = tuple(name for name in dict.fromkeys(names) if name in there) or ("*",)
+    return table.scan(selected_fields=wanted).to_arrow_batch_reader()
+
+
+def _number_of(metadata: Path) -> int:
+    """The number of a version in a name such as v3.metadata.json or 00003-….metadata.json."""
+    found = re.match(r"v?(\d+)", metadata.name)
+    return int(found[1]) if found else -1

@@ -1,0 +1,149 @@
+"""What engines say of an error is withheld; lost connections are told and made again.
+
+So one handle outlives a restart:
+
+PostgreSQL   a connection that does not answer is made anew, with the settings it was made with
+Spark        a session that was stopped is replaced by the one that is active now
+DuckDB       a file that was closed is opened again
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, NamedTuple, TypeVar
+
+from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError
+
+_T = TypeVar("_T")
+
+
+def withheld(step: str, run: Callable[[], _T]) -> _T:
+    """What ``run`` returns; if it fails, an error of ours without a word of the original.
+
+    An engine quotes values in its messages, so the new error is raised outside
+    the handler: not even ``__context__`` leads back to the old one.
+    """
+    try:
+        return run()
+    except LeastnoiseError:
+        raise
+    except Exception as error:
+        kind = type(error).__name__
+    raise DataError(
+        f"{step} failed ({kind}). The reason is withheld, because it can hold values of the table",
+        field="table",
+        given=kind,
+        remedy="check that the table opens in its own program, that its columns are plain text or "
+        "numbers, and that there is enough memory",
+    )
+
+
+class _Engine(NamedTuple):
+    """What is asked of one engine.
+
+    Attributes:
+        name: as people call it.
+        is_lost: whether nothing can be asked of it any more.
+        renew: makes a new connection; raises where that is not possible.
+    """
+
+    name: str
+    is_lost: Callable[[Any], bool]
+    renew: Callable[[Any], object]
+
+
+def _postgres_is_lost(backend: Any) -> bool:
+    connection = backend.con
+    if connection.closed or connection.broken:
+        return True
+    if connection.info.transaction_status.name == "IDLE":
+        # A server that has gone is noticed by asking only.
+        with suppress(Exception):
+            connection.execute("SELECT 1")
+    return bool(connection.closed or connection.broken)
+
+
+def _spark_is_lost(backend: Any) -> bool:
+    session = backend._session
+    try:
+        if not hasattr(session, "_jsc"):
+            return bool(getattr(session, "is_stopped", False))
+        # The session keeps the context that it was made with, even if another takes its place.
+        context = session._jsc
+        return context is None or bool(context.sc().isStopped())
+    except Exception:
+        return True
+
+
+def _renew_spark(backend: Any) -> None:
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is None:
+        raise RuntimeError("no session is active")
+    backend.do_connect(active)
+
+
+def _duckdb_is_lost(backend: Any) -> bool:
+    try:
+        backend.con.execute("SELECT 1").fetchall()
+    except Exception as error:
+        # Anything else is about a transaction of the caller.
+        return type(error).__name__ == "ConnectionException"
+    return False
+
+
+def _renew_duckdb(backend: Any) -> None:
+    given = [*backend._con_args, backend._con_kwargs.get("database", ":memory:")]
+    if given[0] == ":memory:":
+        raise RuntimeError("what was in memory is gone")
+    backend.reconnect()
+
+
+_ENGINES = {
+    "postgres": _Engine("PostgreSQL", _postgres_is_lost, lambda backend: backend.reconnect()),
+    "pyspark": _Engine("Spark", _spark_is_lost, _renew_spark),
+    "duckdb": _Engine("DuckDB", _duckdb_is_lost, _renew_duckdb),
+}
+
+
+def is_lost(backend: Any) -> bool:
+    """Whether the connection of an Ibis backend is gone; False for engines that cannot be asked."""
+    engine = _ENGINES.get(backend.name)
+    if engine is None:
+        return False
+    try:
+        return engine.is_lost(backend)
+    except Exception:
+        return False
+
+
+def renewed(backend: Any) -> None:
+    """Connect again where the connection is lost.
+
+    Raises:
+        DataUnavailableError: if the engine cannot be reached.
+    """
+    if not is_lost(backend):
+        return
+    try:
+        _ENGINES[backend.name].renew(backend)
+    except Exception:
+        is_renewed = False
+    else:
+        is_renewed = True
+    if not is_renewed:
+        raise connection_lost(backend)
+
+
+def connection_lost(backend: Any) -> DataUnavailableError:
+    """The error of a lost connection, which names the engine and nothing that it said."""
+    name = _ENGINES[backend.name].name if backend.name in _ENGINES else backend.name
+    return DataUnavailableError(
+        f"the connection to {name} is lost. Nothing was spent",
+        field="connection",
+        given=name,
+        remedy="run this again when the engine is back: the same handle connects anew, and a release id pays "
+        "once only. Tables that were temporary are gone with the connection",
+    )
