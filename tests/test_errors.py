@@ -104,8 +104,8 @@ def test_whole_messages_are_kept_as_examples_of_tone() -> None:
         ),
         (
             lambda: leastnoise.vectorize("none.csv", schema),
-            "there is no file 'none.csv'; name a table by the path or a glob of .csv, .csv.gz, .tsv, "
-            ".tsv.gz, .parquet, .pq or .xlsx files",
+            "there is no file 'none.csv'; name a table by the path, the folder or a glob of .csv, .tsv, "
+            ".jsonl (also .gz, .bz2 or .zst of these), .parquet, .feather or .xlsx files",
         ),
         (lambda: leastnoise.measure("town.plan", [1]), "plan must be a Plan from design(), got str"),
         (lambda: leastnoise.summarize(3), "subject must be a Plan or a Release, got int"),
