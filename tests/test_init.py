@@ -26,7 +26,7 @@ from leastnoise.app.specification.optional_tables import DESIGN
 from leastnoise.app.specification.privacy_table import FURTHER, GOALS, PERSON
 from leastnoise.app.specification.spec_file import FILL_IN, Spec, load_spec, parse_spec
 from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
-from leastnoise.privacy import ApproxDP, PureDP
+from leastnoise.privacy import ApproxDP, LeastLoss, PureDP
 from leastnoise.query import COMMON, QUERY_KINDS, Cube, Marginal, Query, Schema, Total
 from leastnoise.query.queries.key_shapes import key
 from support import extra, refuses
@@ -233,7 +233,8 @@ def test_persons_targets_and_pure_privacy() -> None:
     aimed = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20))))
     assert aimed.privacy is None and {query.target for query in aimed.queries} == {20.0}
     both = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=2))))
-    assert both.privacy is not None and both.privacy.records_per_person == 2
+    assert both.privacy is None
+    assert both.asked_privacy == LeastLoss(delta=1e-6, records_per_person=2)
     once = parse_spec(filled(drafted(COLUMNS, Wishes(stderr=20, person="sex", records_per_person=1))))
     assert (once.privacy, once.person, once.records_per_person) == (None, "sex", 1)
     with refuses(SpecError, "columns", None):
@@ -318,7 +319,7 @@ def test_defaults_are_what_nobody_asked_would_get() -> None:
 
 
 def test_answers_become_wishes() -> None:
-    ask, _ = answering("y", "id", "4", "age", "w", "2", "0.5", "0")
+    ask, _ = answering("y", "id", "4", "age", "w", "2", "none", "0.5", "0")
     wishes = ask_wishes(UNTYPED, ask, lambda text: None)
     assert wishes == Wishes({"age": "whole"}, frozenset({"sex"}), "id", 4, "pairs", 0.5, 0.0, None)
     ask, _ = answering("n", "age, sex", "m", "categories", "3", "25")
@@ -328,7 +329,7 @@ def test_answers_become_wishes() -> None:
     wishes = ask_wishes(UNTYPED, ask, lambda text: None)
     assert (wishes.left_out, wishes.named) == ({"sex"}, {"id"})
     assert list(tomllib.loads(drafted(UNTYPED, wishes))["schema"]) == ["id", "age"]
-    ask, questions = answering("y", "", "2", "", "", "", "", "", "")
+    ask, questions = answering("y", "", "2", "", "", "", "", "", "", "")
     assert ask_wishes([*UNTYPED[1:], UNTYPED[0]], ask, lambda text: None).person == "id"
     ask, questions = answering(*[""] * 6)
     ask_wishes([Column("age", "whole")], ask, lambda text: None)
@@ -338,7 +339,7 @@ def test_answers_become_wishes() -> None:
 def test_a_question_is_asked_again_until_it_is_understood() -> None:
     told: list[str] = []
     wrong = ["maybe", "y", "nobody", "id", "0", "3", "agee", " , ", "age", "x", "w", "4", "a", "1"]
-    ask, _ = answering(*wrong, "-1", "inf", "2", "one", "1", "1e-9")
+    ask, _ = answering(*wrong, "none", "-1", "inf", "2", "one", "1", "1e-9")
     wishes = ask_wishes(UNTYPED, ask, told.append)
     assert (wishes.person, wishes.records_per_person, wishes.epsilon, wishes.delta) == ("id", 3, 2.0, 1e-9)
     assert len(told) == 2 + 12
@@ -434,7 +435,7 @@ def test_how_many_records_count_is_never_a_default(
     )
     said = run("people.csv", "--person", "id", "--records-per-person", "1", "--yes", "--force")
     assert said.exit_code == 0 and "records_per_person = 1\n" in (tmp_path / "people.toml").read_text()
-    ask, _ = answering("y", "id", "", "2", "", "", "", "", "", "")
+    ask, _ = answering("y", "id", "", "2", "", "", "", "", "", "", "")
     told: list[str] = []
     assert ask_wishes(UNTYPED, ask, told.append).records_per_person == 2
     assert "  please type a whole number, 1 or more" in told
@@ -568,6 +569,8 @@ def test_the_schema_accepts_every_specification_that_is_written(spec: Spec) -> N
             'kind = "cases"\ncases = [["young", "age < 3"]]',
         ),
         NO_GOAL + TARGET,
+        NO_GOAL + "[privacy]\ndelta = 1e-6\nrecords_per_person = 3\n" + TARGET,
+        NO_GOAL + "[privacy]\nneighbours = 'replace-one'\n" + TARGET.replace("stderr = 5", "within = 5"),
         NO_GOAL + '[privacy]\nperson = "who"\n' + TARGET,
         NO_GOAL + '[privacy]\nrecords_per_person = 1\nneighbours = "add-remove"\n' + TARGET,
         TEXT.replace("1e-6", "1e-6\nrecords_per_person = 3\nperson = 'who'") + QUERY,
@@ -607,8 +610,9 @@ def test_the_schema_accepts(text: str) -> None:
         TEXT.replace("1e-6", "1e-6\nperson = 3") + QUERY,
         TEXT.replace("1e-6", "1e-6\nperson = ''") + QUERY,
         NO_GOAL + "[privacy]\nperson = 'who'\n" + QUERY,
-        NO_GOAL + "[privacy]\nrecords_per_person = 3\n" + TARGET,
-        NO_GOAL + "[privacy]\nneighbours = 'replace-one'\n" + TARGET,
+        NO_GOAL + "[privacy]\ndelta = 1e-6\n" + QUERY,
+        NO_GOAL + "[privacy]\ndelta = 0\n" + TARGET,
+        NO_GOAL + "[privacy]\ncalibration = 'classic'\n" + TARGET,
         NO_GOAL + "[privacy]\n" + TARGET,
         asking('kind = "tottal"'),
         asking('name = "x"'),

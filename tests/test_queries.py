@@ -507,7 +507,6 @@ def test_a_product_multiplies_weights() -> None:
         ({"stderr": "5"}, ("stderr", "5")),
         ({"stderr": False}, ("stderr", False)),
         ({"stderr": 1, "within": (1, 0.5)}, ("stderr", 1)),
-        ({"within": 100}, ("within", 100)),
         ({"within": (100,)}, ("within", (100,))),
         ({"within": (1, 2, 3)}, ("within", (1, 2, 3))),
         ({"within": "ab"}, ("within", "ab")),

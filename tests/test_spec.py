@@ -449,14 +449,6 @@ def test_the_json_schema_in_the_package_is_up_to_date() -> None:
         (TEXT.replace("1e-6", "1e-6\nperson = 3") + QUERY, ("privacy.person", 3)),
         (TEXT.replace("1e-6", "1e-6\nperson = ''") + QUERY, ("privacy.person", "")),
         (NO_GOAL + "[privacy]\nperson = 'id'\n" + QUERY, ("privacy", ["person"])),
-        (
-            NO_GOAL + "[privacy]\nperson = 'id'\nrecords_per_person = 3\n" + TARGET,
-            ("privacy.records_per_person", 3),
-        ),
-        (
-            NO_GOAL + "[privacy]\nneighbours = 'replace-one'\n" + TARGET,
-            ("privacy.neighbours", "replace-one"),
-        ),
         (NO_GOAL + "[privacy]\nrecords_per_person = true\n" + TARGET, ("privacy.records_per_person", True)),
         (asking('kind = "total"', 'kind = "tottal"'), ("query[1].kind", "tottal")),
         (asking('name = "x"'), ("query[0].kind", None)),

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from leastnoise.core.errors import InfeasibleError, LeastnoiseError
     from leastnoise.data import Data, FileFormat, vectorize
     from leastnoise.planning import Plan, design, load_plan
-    from leastnoise.privacy import GDP, ZCDP, ApproxDP, Ledger, PureDP
+    from leastnoise.privacy import GDP, ZCDP, ApproxDP, LeastLoss, Ledger, PureDP
     from leastnoise.query import (
         AllRanges,
         Bins,
@@ -114,6 +114,7 @@ __all__ = [  # noqa: RUF022
     "ApproxDP",
     "ZCDP",
     "GDP",
+    "LeastLoss",
     "TotalVariance",
     "MaxVariance",
     "Targets",

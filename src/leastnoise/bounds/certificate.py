@@ -142,7 +142,7 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
         also for discrete Laplace noise; it is loose, so no such plan is called
         optimal. `achieved` is what the integer strategy that `measure` uses has:
         its weighted total variance, its largest variance over the caps, or, for
-        targets without a goal, the μ² that a record spends. Of a plan that depends on
+        targets without a goal, the μ² that all records of a person spend. Of a plan that depends on
         the data only the budget is checked; nothing is claimed about its accuracy.
 
     Raises:
@@ -160,6 +160,9 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     # After the bound, which needs more room than what is kept of the strategy from here on.
     achieved = _achieved(workload, plan, strategy)
     _require_agreement(achieved, lower_bound, size, objective.unit(workload))
+    if not plan.has_goal:
+        records = float(plan.privacy.noise.times(plan.privacy.records_per_person))
+        achieved, lower_bound = records * achieved, records * lower_bound
     # Where both sides meet, rounding may leave the bound above; then neither is known better.
     achieved = max(achieved, lower_bound)
     is_near = achieved <= (1 + min(plan.tol, MOST_OPTIMAL)) * lower_bound

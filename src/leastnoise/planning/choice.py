@@ -16,7 +16,7 @@ from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.request import checked_request
 from leastnoise.planning.trials import Attempt, Trials
-from leastnoise.privacy import Goal
+from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Objective, Workload
 
 # Of the operations that a certified optimum may take without a time limit, the share that a further method
@@ -27,7 +27,7 @@ _SHARE_TO_JOIN = 0.5
 
 def design(
     workload: Workload,
-    privacy: Goal | None = None,
+    privacy: Goal | LeastLoss | None = None,
     *,
     objective: Objective | None = None,
     method: str = "auto",
@@ -43,7 +43,9 @@ def design(
 
     Args:
         privacy: the goal. It may be left out where queries have targets: the plan then
-            spends the least μ that meets them all, `plan.privacy`. With ``after`` it is the goal for
+            spends the least μ that meets them all, `plan.privacy`. `LeastLoss(delta=1e-6,
+            records_per_person=3)` does so too, and finds the least ε at this δ, for all records of a
+            person. With ``after`` it is the goal for
             all those plans and this one together, and left out, what they spend together already.
         objective: what accurate means: `TotalVariance()`, `MaxVariance()` or `Targets()`. Unless
             given, the total variance; where queries have targets, within them; where they have
@@ -80,7 +82,7 @@ def design(
     request = checked_request(
         workload, privacy, objective, options, after, over, tol, time_limit, backend, progress
     )
-    has_goal = privacy is not None or request.spare is not None
+    has_goal = isinstance(privacy, Goal) or request.spare is not None
     if method != "auto":
         return plan_by(method_named(method), request, has_goal)
     reasons = Reasons(request)

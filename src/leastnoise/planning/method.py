@@ -22,7 +22,7 @@ from leastnoise.core.printable import in_figures
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.core.resources import NOTHING, Needs, matrices, products, why_too_much
 from leastnoise.planning.mechanism import Mechanism
-from leastnoise.privacy import CellCosts, Goal
+from leastnoise.privacy import CellCosts, Goal, LeastLoss
 from leastnoise.query import Objective, TotalVariance, Workload
 from leastnoise.strategy import (
     BlockProposal,
@@ -39,7 +39,8 @@ class Request:
     """What `design` asks of a method.
 
     Where the objective is of the kind "largest", only the shape of the noise matters;
-    if no privacy goal was given either, `privacy` is GDP(1). Where earlier plans have used part of
+    if no privacy goal was given either, `privacy` allows μ² = 1 for one record, and `least` says for whom the
+    least loss is sought. Where earlier plans have used part of
     the goal, `after` are their digests and `used` is what they spend together in each cell. `over` names the
     attribute that is time, where rows are to be measured period by period.
     The time limit counts from `began`, when the request was made; `is_promised` says whether somebody asked
@@ -61,6 +62,7 @@ class Request:
     over: str | None = None
     is_promised: bool = True
     known: float | None = None
+    least: LeastLoss = LeastLoss()  # noqa: RUF009 - a frozen value
     began: float = field(default_factory=lambda: time.monotonic(), init=False)
 
     @property

@@ -16,7 +16,6 @@ import numpy as np
 from leastnoise.bounds import ProductWitness, Witness, largest_share
 from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.decompositions import computed_on
-from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.resources import Needs, threads_for_matrices_of
@@ -25,7 +24,7 @@ from leastnoise.planning.method import Method, Reasons, Request, SearchResult
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import misses_targets
-from leastnoise.privacy import GDP, Goal
+from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Targets, Workload
 from leastnoise.solver import load_backend
 from leastnoise.strategy import (
@@ -100,7 +99,7 @@ def plan_of(
         tol = min(request.tol, found.grid_tol)
         strategy: Measured = proposal.measured_within(goal, tol=tol, spare=request.spare)
     else:
-        strategy, goal = meeting_targets(proposal, workload, request.tol)
+        strategy, goal = meeting_targets(proposal, workload, request.tol, request.least)
     plan = Plan(
         workload=workload,
         privacy=goal,
@@ -165,22 +164,25 @@ def meeting_targets(
     proposal: RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal,
     workload: Workload,
     tol: float,
+    least: LeastLoss,
 ) -> tuple[Measured, Goal]:
-    """The integer strategy that meets every target with the most noise, and the least μ that allows it.
+    """The integer strategy that meets every target with the most noise, and the least goal that allows it.
 
     Raises:
         DesignError: if every query is zero.
     """
     caps = Targets().batch_caps(workload)
     # Variances fall as 1/μ², but for the rounding that follows.
-    needed = largest_share(workload, proposal.measured_within(GDP(1), tol=tol), caps)
+    needed = largest_share(workload, proposal.measured_within(least.unit_goal, tol=tol), caps)
     if needed == 0:
         raise DesignError(
             "every query with a target is zero, which costs no privacy",
             field="stderr",
             remedy="ask for something else",
         )
-    rows: Measured = proposal.measured_within(GDP(math.sqrt(needed)), tol=tol)
+    rows: Measured = proposal.measured_within(
+        replace(least.unit_goal, mu=math.sqrt(needed) * least.records_per_person), tol=tol
+    )
     share = largest_share(workload, rows, caps)
     scale = math.floor(math.sqrt(max(rows.noise_variance / share * (1 - _ROUNDING_ROOM) - 1 / 12, 1)))
     strategy = rows.with_scale(scale)
@@ -191,7 +193,7 @@ def meeting_targets(
         strategy = rows.with_scale(scale)
     if largest_share(workload, strategy, caps) > 1:
         raise DesignError("no noise scale meets the targets; this is a fault of leastnoise", field="scale")
-    return strategy, GDP(root_above(strategy.spent))
+    return strategy, least.goal_for(strategy.spent)
 
 
 def data_dependent_plan(method: Method, request: Request) -> Plan:

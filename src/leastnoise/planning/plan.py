@@ -37,7 +37,16 @@ from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Trial
 from leastnoise.planning.plan_checks import check_fields, check_plan
 from leastnoise.planning.plan_text import earlier_plans_to_text, plan_to_text
-from leastnoise.privacy import CellCosts, Charge, Goal, delta_of, epsilon_of, exact_number
+from leastnoise.privacy import (
+    CellCosts,
+    Charge,
+    Goal,
+    LeastLoss,
+    delta_of,
+    epsilon_of,
+    exact_number,
+    least_loss_of,
+)
 from leastnoise.query import Linear, Objective, Query, Workload, workload_of_query
 from leastnoise.strategy import Measured, Spread, cell_costs
 
@@ -266,6 +275,11 @@ class Plan:
             assert self.mechanism is not None
             return self.mechanism.spent * k
         return self.strategy.spent * self.strategy.noise.times(k)
+
+    @property
+    def asked_privacy(self) -> Goal | LeastLoss:
+        """What `design` was given: the goal, or for whom the least loss was sought."""
+        return self.privacy if self.has_goal else least_loss_of(self.privacy)
 
     @property
     def mu(self) -> float | None:

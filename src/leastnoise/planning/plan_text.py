@@ -13,7 +13,7 @@ import numpy as np
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
 from leastnoise.planning.method import Outcome, Trial
-from leastnoise.privacy import ZCDP, Goal, shown
+from leastnoise.privacy import ZCDP, ApproxDP, Goal, shown
 from leastnoise.query import TotalVariance
 from leastnoise.strategy import Strategy
 
@@ -42,7 +42,7 @@ def plan_to_text(plan: Plan) -> str:
     if plan.after:
         lines[1] += ", for all plans together"
         lines[2:2] = [f"               {line}" for line in earlier_plans_to_text(plan)]
-    if not plan.has_goal:
+    if not plan.has_goal and not isinstance(plan.privacy, ApproxDP):
         # The goal was derived, as a μ that says little to most people.
         lines.insert(2, f"               ε = {plan.epsilon(delta=1e-6):.4g} at δ = 1e-06")
     if plan.distance:

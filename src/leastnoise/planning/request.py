@@ -16,14 +16,14 @@ from leastnoise.core.progress import Progress
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.method import Request
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
-from leastnoise.privacy import GAUSSIAN, GDP, ZCDP, CellCosts, Goal, shown
+from leastnoise.privacy import GAUSSIAN, ZCDP, CellCosts, Goal, LeastLoss, shown
 from leastnoise.query import Objective, Targets, Workload, check_spanned, check_time, default_objective
 from leastnoise.solver import BACKENDS, load_backend
 
 
 def checked_request(
     workload: Workload,
-    privacy: Goal | None,
+    privacy: Goal | LeastLoss | None,
     objective: Objective | None,
     options: Mapping[str, Any] | None,
     after: Sequence[Plan],
@@ -44,8 +44,9 @@ def checked_request(
             field="workload",
             given=type(workload),
         )
-    if privacy is not None and not isinstance(privacy, Goal):
-        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP or GDP", given=type(privacy))
+    if privacy is not None and not isinstance(privacy, (Goal, LeastLoss)):
+        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP, GDP or LeastLoss", given=type(privacy))
+    least, privacy = _least_loss(privacy, after)
     _check_settings(tol, time_limit, backend)
     used = used_before(after, workload, privacy)
     if used is not None and privacy is None:
@@ -61,7 +62,7 @@ def checked_request(
     if over is not None:
         check_time(workload, over)
     # Without a goal only the shape of the noise is sought, at any budget.
-    goal = GDP(1) if privacy is None else privacy
+    goal = least.unit_goal if privacy is None else privacy
     if over is not None:
         _check_period_by_period(goal, after)
     request = Request(
@@ -76,10 +77,24 @@ def checked_request(
         after=tuple(plan.digest for plan in after),
         used=used,
         over=over,
+        least=least,
     )
     if request.spare is not None:
         check_spare(workload, goal, request.spare)
     return request
+
+
+def _least_loss(privacy: Goal | LeastLoss | None, after: Sequence[Plan]) -> tuple[LeastLoss, Goal | None]:
+    """For whom the least loss is sought where there is no goal; and the goal."""
+    if not isinstance(privacy, LeastLoss):
+        return LeastLoss(), privacy
+    if after:
+        raise InputError(
+            "after other plans the loss is what they spend together",
+            field="privacy",
+            remedy="leave LeastLoss out, or give a goal for all plans together",
+        )
+    return privacy, None
 
 
 def _check_period_by_period(goal: Goal, after: Sequence[Plan]) -> None:

@@ -4,6 +4,7 @@ gaussian_curve   δ(ε) of Gaussian noise, enclosed in proved bounds
 noise_kinds      Gaussian and Laplace noise, each with its arithmetic
 neighbours       which tables are neighbours, each relation with its arithmetic
 goals            PureDP, ApproxDP, ZCDP, GDP
+least_loss       the least loss that meets the targets, where no budget is given
 accounting       what releases cost together, exactly
 ledger           the budget across processes and crashes
 """
@@ -13,6 +14,7 @@ from leastnoise.privacy.accounting.charge import CellCosts, Charge, shown
 from leastnoise.privacy.accounting.limits import Remaining, least_limit
 from leastnoise.privacy.gaussian_curve import delta_of, epsilon_of, exact_number, gaussian_delta_bounds
 from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
+from leastnoise.privacy.least_loss import LeastLoss, least_loss_of
 from leastnoise.privacy.ledger import (
     LEAST_SHARE_SPENT,
     goal_to_text,
@@ -46,6 +48,7 @@ __all__ = [
     "CountedTable",
     "Entry",
     "Goal",
+    "LeastLoss",
     "Ledger",
     "Neighbours",
     "Noise",
@@ -61,6 +64,7 @@ __all__ = [
     "grants_for",
     "is_address",
     "least_limit",
+    "least_loss_of",
     "ledger_exists",
     "move_ledger",
     "n_spendings_started",

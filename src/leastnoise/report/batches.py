@@ -245,9 +245,10 @@ def tables_of(
 
 def _half_widths_asked(block: QueryBlock, level: float) -> Array | None:
     """How far each answer may be off at a level, where targets were given at that level."""
-    if block.query.within is None or block.query.within[1] != level:
+    asked_within = block.query.half_width
+    if asked_within is None or asked_within[1] != level:
         return None
-    asked = np.array(in_counts(block.query.within[0], block.query.expected), dtype=float)
+    asked = np.array(in_counts(asked_within[0], block.query.expected), dtype=float)
     return np.broadcast_to(asked, (block.n_rows,))
 
 

@@ -28,7 +28,7 @@ from leastnoise.planning import (
     method_named,
     plan_from_search,
 )
-from leastnoise.privacy import ApproxDP, Goal
+from leastnoise.privacy import ApproxDP, Goal, LeastLoss
 from leastnoise.query import Objective, Workload
 from leastnoise.release import counts_of, simulated
 from leastnoise.report.pure_alternative import without_delta
@@ -190,7 +190,7 @@ def _above(contender: Contender) -> str:
 
 def compare(
     workload: Workload,
-    privacy: Goal | None,
+    privacy: Goal | LeastLoss | None,
     *,
     methods: Sequence[str] | None = None,
     objective: Objective | None = None,
@@ -204,7 +204,8 @@ def compare(
     of these the quick ones alone, unless `methods` names others.
 
     Args:
-        privacy: the goal; None where targets are to be met at the least cost.
+        workload: what is asked, from `assemble`.
+        privacy: the goal; `LeastLoss` or None where targets are to be met at the least cost.
         methods: names to try; all that there are unless given.
         objective: what accurate means, as for `design`.
         time_limit: seconds for each method, 10 unless given. One that searches for longer gives the
@@ -223,6 +224,7 @@ def compare(
     chosen = _chosen(methods)
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)
+    has_goal = isinstance(privacy, Goal)
     aside = without_delta(privacy) if isinstance(privacy, ApproxDP) else None
     others = [
         m for m in chosen if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
@@ -235,7 +237,7 @@ def compare(
     for method in chosen:
         _, tell = series.begin(method.name)
         try:
-            found = _contenders(method, reasons, tell, counts, has_goal=privacy is not None)
+            found = _contenders(method, reasons, tell, counts, has_goal=has_goal)
         except LeastnoiseError as error:
             reason = getattr(error, "misses", str(error))
             left_out.append(Contender(method.name, None, None, None, 0.0, reason))
@@ -246,7 +248,7 @@ def compare(
         placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
     best = max(bounds)
     ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
-    unit = request.objective.unit(workload, has_goal=privacy is not None)
+    unit = request.objective.unit(workload, has_goal=has_goal)
     return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
 
 

@@ -15,7 +15,7 @@ from leastnoise.core.errors import DesignError, LeastnoiseError
 from leastnoise.core.progress import Progress
 from leastnoise.core.resources import SMALL_FOR_THREADS, threads_for_matrices_of
 from leastnoise.planning import Plan, Request, design, method_named
-from leastnoise.privacy import Goal
+from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Workload
 from leastnoise.report.driver_table import Change
 
@@ -89,7 +89,7 @@ class DesignSeries:
         self,
         subject: str,
         workload: Workload,
-        goal: Goal | None,
+        goal: Goal | LeastLoss | None,
         *,
         at_once: int = 1,
         least_share: float = 0.0,
@@ -187,7 +187,7 @@ class Redesigns:
         return self.series.plan(
             subject,
             workload,
-            self.plan.privacy if self.plan.has_goal else None,
+            self.plan.asked_privacy,
             at_once=at_once,
             objective=self.plan.objective,
             method=self.method,

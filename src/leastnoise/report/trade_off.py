@@ -29,7 +29,7 @@ from leastnoise.core.errors import InputError, LeastnoiseError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan
-from leastnoise.privacy import ApproxDP, Goal, PureDP, epsilon_of
+from leastnoise.privacy import ApproxDP, Goal, LeastLoss, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
 from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.plan_sentences import target_with_stderr
@@ -66,7 +66,7 @@ _ROUNDING = 1e-12
 
 def tradeoff(
     workload: Workload,
-    privacy: Goal | None = None,
+    privacy: Goal | LeastLoss | None = None,
     *,
     epsilons: Sequence[float] | None = None,
     factors: Sequence[float] = FACTORS,
@@ -82,8 +82,9 @@ def tradeoff(
     """Standard errors of every batch for a range of ε, beside those of noise that is not shaped.
 
     Args:
-        privacy: a goal, of which δ, neighbours and records per person are kept and ε varies; its own is among
-            the points. `PureDP` is for Laplace noise.
+        workload: what is asked, from `assemble`.
+        privacy: a goal, or `LeastLoss`, of which δ, neighbours and records per person are kept and ε varies;
+            its own is among the points. `PureDP` is for Laplace noise.
         epsilons: the ε to look at, from 0.1 to 10 unless given.
         factors: factors on all targets; the result gives the ε that each needs.
         delta: where the goal names none; 1e-6 unless given.
@@ -107,7 +108,7 @@ def tradeoff(
     goal, asked = _goal(privacy, delta)
     wanted = _numbers("epsilons", EPSILONS if epsilons is None else epsilons)
     wanted_factors = _numbers("factors", factors)
-    chosen = default_objective(workload, objective, has_goal=privacy is not None)
+    chosen = default_objective(workload, objective, has_goal=isinstance(privacy, Goal))
     settings: dict[str, Any] = {"method": method, "options": options, "tol": tol, "backend": backend}
     series = DesignSeries(time_limit, progress)
     every = sorted({*wanted, *([] if asked is None else [asked])})
@@ -126,11 +127,12 @@ def tradeoff(
     )
 
 
-def _goal(privacy: Goal | None, delta: float | None) -> tuple[ApproxDP | PureDP, float | None]:
+def _goal(privacy: Goal | LeastLoss | None, delta: float | None) -> tuple[ApproxDP | PureDP, float | None]:
     """The goal whose ε varies, and the ε that was asked for."""
-    if privacy is not None and not isinstance(privacy, Goal):
-        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP or GDP", given=type(privacy))
-    if isinstance(privacy, (ApproxDP, PureDP)):
+    if privacy is not None and not isinstance(privacy, (Goal, LeastLoss)):
+        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP, GDP or LeastLoss", given=type(privacy))
+    names_delta = isinstance(privacy, LeastLoss) and privacy.delta is not None
+    if isinstance(privacy, (ApproxDP, PureDP)) or names_delta:
         if delta is not None:
             raise InputError(
                 f"the goal {privacy!r} says already which delta to keep; ",
@@ -138,10 +140,11 @@ def _goal(privacy: Goal | None, delta: float | None) -> tuple[ApproxDP | PureDP,
                 field="delta",
                 given=delta,
             )
-        return privacy, float(privacy.epsilon)
+        if isinstance(privacy, (ApproxDP, PureDP)):
+            return privacy, float(privacy.epsilon)
     at = DELTA if delta is None else delta
-    if privacy is None:
-        return ApproxDP(1.0, at), None
+    if not isinstance(privacy, Goal):
+        return (privacy or LeastLoss()).goal_at(1.0, at), None
     k = privacy.records_per_person
     epsilon = epsilon_of(privacy.budget_per_person, at)
     goal = ApproxDP(epsilon, at, neighbours=privacy.neighbours, records_per_person=k)

@@ -75,7 +75,7 @@ def designed(spec: Spec, time_limit: float | None, *, cache: bool = True) -> Pla
     if kept is not None:
         return kept
     with designing() as progress:
-        plan = leastnoise.design(spec.workload, spec.privacy, progress=progress, **settings)
+        plan = leastnoise.design(spec.workload, spec.asked_privacy, progress=progress, **settings)
     if cache:
         keep_plan(plan, spec, settings.get("time_limit"))
     return plan
@@ -175,7 +175,7 @@ def tradeoff(
         settings["time_limit"] = time_limit
     with _watching("designing") as progress:
         table = leastnoise.tradeoff(
-            asked.workload, asked.privacy, epsilons=epsilon, delta=delta, progress=progress, **settings
+            asked.workload, asked.asked_privacy, epsilons=epsilon, delta=delta, progress=progress, **settings
         )
     say(table)
     if out is not None:
@@ -211,7 +211,7 @@ def compare(
     with _watching("comparing methods") as progress:
         table = leastnoise.compare(
             asked.workload,
-            asked.privacy,
+            asked.asked_privacy,
             methods=method,
             objective=asked.design_settings().get("objective"),
             time_limit=time_limit,

@@ -18,7 +18,6 @@ from leastnoise.core.errors import InputError, LedgerMismatchError, PlanFileErro
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan, cells_digest
 from leastnoise.privacy import (
-    GDP,
     LEAST_SHARE_SPENT,
     Entry,
     Ledger,
@@ -99,7 +98,7 @@ class Payment:
         workload = spec.workload
         # Without a goal the plan has Gaussian noise, and what it costs is for the design to find out.
         is_sure = spec.privacy is not None and _counts_anybody(workload)
-        goal = GDP(1) if spec.privacy is None else spec.privacy
+        goal = spec.least.unit_goal if spec.privacy is None else spec.privacy
         share = LEAST_SHARE_SPENT if is_sure else Fraction(0)
         self.ledger.check_goal(goal, same_table_as=self.same_table_as, share=share)
 

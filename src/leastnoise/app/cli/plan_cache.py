@@ -116,11 +116,10 @@ def cache_folder() -> Path | None:
 def request_digest(spec: Spec, time_limit: float | None) -> str:
     """A SHA-256 over everything that `design` is asked."""
     settings = spec.design_settings()
-    goal = None if spec.privacy is None else spec.privacy.to_dict()
     request = {
         "leastnoise": leastnoise.__version__,
         "workload": spec.workload.digest,
-        "privacy": goal,
+        "privacy": spec.asked_privacy.to_dict(),
         "objective": _objective(spec).to_dict(),
         "time_limit": time_limit,
         **{name: settings.get(name) for name in ("method", "options", "over", "tol", "backend")},
@@ -135,8 +134,8 @@ def difference(plan: Plan, spec: Spec) -> str | None:
         return "for other queries, another schema or other targets"
     if plan.after:
         return "designed after others"
-    if plan.has_goal != (spec.privacy is not None) or (plan.has_goal and plan.privacy != spec.privacy):
-        return f"for {plan.privacy}" if plan.has_goal else "without a goal"
+    if plan.asked_privacy != spec.asked_privacy:
+        return f"for {plan.asked_privacy}" if plan.has_goal else "without a goal"
     if plan.objective != _objective(spec):
         return f"for the objective {plan.objective}"
     if settings.get("method", "auto") not in ("auto", plan.method):

@@ -55,6 +55,9 @@ _POLICIES = """\
 #   age    = { range = [0, 100], outside = "clamp" }   # 130 counts as 99
 """
 
+# The delta of a draft that asks for standard errors.
+_DELTA = 1e-6
+
 _EXAMPLES = {
     "named": ('["north", "south"]', "all values to count; others are left out"),
     "more named": ('{ categories = ["north", "south"], other = "elsewhere" }', "or with a cell for the rest"),
@@ -235,12 +238,13 @@ def _declared(column: Column, wishes: Wishes) -> str:
 
 
 def _privacy(wishes: Wishes) -> list[str]:
-    if wishes.stderr is not None and wishes.records_per_person == 1:
+    if wishes.stderr is not None:
         return [
-            "# No budget: the plan spends the least that meets every standard error below, and says\n"
-            "# how much that is. To set a limit, write\n"
-            "#   [privacy]\n#   epsilon = 1.0\n#   delta = 1e-06\n",
-            *(["\n".join(["[privacy]", *_several(wishes)]) + "\n"] if wishes.person is not None else []),
+            "# delta alone: the plan has the least epsilon, at this delta, that meets every standard error\n"
+            "# below, and says what it is. To set a budget yourself, write an epsilon beside it, as in\n"
+            "# epsilon = 1.0.\n"
+            + "\n".join(["[privacy]", f"delta = {value_text(wishes.delta or _DELTA)}", *_several(wishes)])
+            + "\n"
         ]
     delta = [f"delta = {value_text(wishes.delta)}"] if wishes.delta else []
     return [
@@ -283,7 +287,7 @@ def _queries(names: Sequence[str], wishes: Wishes) -> list[str]:
         '#   kind = "marginal"',
         f"#   attributes = {value_text([names[0]])}",
         f"#   name = {value_text(f'by {names[0]}')}",
-        "#   stderr = 20   # or within = [40, 0.95]: a 95% interval of ±40",
+        "#   stderr = 20   # or within = 40: a 95% interval of ±40",
         "#   [[query]]",
         f'#   sql = """SELECT {column}, COUNT(*) AS n FROM people GROUP BY {column}"""\n',  # noqa: S608 - to be read
     ]

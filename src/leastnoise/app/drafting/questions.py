@@ -56,10 +56,8 @@ def ask_wishes(columns: Sequence[Column], ask: Ask, say: Say) -> Wishes:
     numbered = dict(enumerate(TABLES, start=1))
     listed = ", ".join(f"{number} {TABLES[key]}" for number, key in numbered.items())
     tables = _asked(ask, say, f"What is published? {listed}", "1", lambda text: _numbered(text, numbered))
-    stderr = None
-    if records == 1:  # several records of one person are part of a privacy goal, so that there must be one
-        question = "Which standard error must every count have at most? A number, or none to set epsilon"
-        stderr = _asked(ask, say, question, "none", _stderr)
+    question = "Which standard error must every count have at most? A number, or none to set epsilon"
+    stderr = _asked(ask, say, question, "none", _stderr)
     epsilon, delta = 1.0, 1e-6
     if stderr is None:
         epsilon = _asked(ask, say, "epsilon", "1.0", _positive)

@@ -237,7 +237,7 @@ def _tables(
         low, median, high, rms = errors[b]
         n_shown = min(block.n_rows, _MAX_CELLS, room)
         room -= n_shown
-        within = block.query.within
+        within = block.query.half_width
         tables.append(
             TableView(
                 name=block.name,
@@ -326,7 +326,7 @@ def controls_of(text: str, spec: Spec) -> dict[str, Any]:
     return {
         "attributes": attributes,
         "goal": None if privacy is None else goal_numbers(privacy),
-        "neighbours": "add-remove" if privacy is None else str(privacy.neighbours),
+        "neighbours": str(spec.asked_privacy.neighbours),
         "records_per_person": spec.records_per_person,
         "over": spec.design.get("over"),
         "periods": [one["name"] for one in attributes if "periods" in _as_dict(plain["schema"][one["name"]])],

@@ -93,7 +93,7 @@ def _designed(spec: Spec, tell: Tell) -> tuple[Plan, str]:
     settings = spec.design_settings()
     watch = _watching(tell, "designing")
     try:
-        plan = design(spec.workload, spec.privacy, progress=watch, **settings)
+        plan = design(spec.workload, spec.asked_privacy, progress=watch, **settings)
         if plan.strategy is None:
             raise InputError(
                 f"method {plan.method!r} depends on the data, so that nothing can be said before",
@@ -118,7 +118,7 @@ def _watching(tell: Tell, stage: str) -> Callable[[Progress], None]:
 
 def _needs(spec: Spec, tell: Tell) -> Iterator[NeedsView]:
     """The least loss for the targets: first what it is, then what drives it."""
-    goal = spec.privacy or ApproxDP(epsilon=1, delta=USUAL_DELTA)
+    goal = spec.privacy or spec.least.goal_at(1, USUAL_DELTA)
     asked = [query for query in spec.queries if query.target is not None]
     workload = assemble(asked, spec.schema)
     plan = design(workload, goal, objective=Targets(), progress=_watching(tell, "least privacy loss"))

@@ -212,9 +212,10 @@ def _goal(numbers: frozenset[str]) -> Json:
 
 
 def _without_numbers() -> Json:
-    """What may be said where targets take the place of a goal: for one record, added or removed."""
-    defaults = {key: {"const": default} for key, default in FURTHER.items()}
-    return _table(defaults | _PERSON) | {"minProperties": 1}
+    """What may be said where targets take the place of a goal."""
+    further = {key: _GOAL_KEYS.get(key, {}) for key in FURTHER} | {"calibration": {"const": "exact"}}
+    least = {"delta": _NUMBER_OR_FRACTION | {"description": "the least epsilon that meets the targets"}}
+    return _table(least | further | _PERSON) | {"minProperties": 1}
 
 
 def _attribute(key: str) -> Json:

@@ -1,4 +1,9 @@
-"""The [privacy] table of a specification: the goal, and whose record is whose."""
+"""The [privacy] table of a specification: the goal, and whose record is whose.
+
+epsilon and delta          a budget; or epsilon, rho or mu alone
+delta alone                with targets: the least epsilon that meets them, at this delta
+neither                    with targets: the least mu that meets them
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,7 @@ from typing import Any
 
 from leastnoise.app.specification.optional_tables import SpecRefusal
 from leastnoise.core.errors import InputError
-from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
+from leastnoise.privacy import ADD_REMOVE, GDP, ZCDP, ApproxDP, Goal, LeastLoss, PureDP, goal_from_dict
 
 GOALS: dict[frozenset[str], type[Goal]] = {
     frozenset({"epsilon"}): PureDP,
@@ -21,22 +26,31 @@ PERSON = "person"
 PERSON_UNKNOWN = "person_unknown"
 
 
-def is_without_numbers(plain: dict[str, Any]) -> bool:
-    """Whether the table names no budget."""
-    return set(plain) <= {*FURTHER, PERSON, PERSON_UNKNOWN}
+def privacy_of(plain: dict[str, Any], *, has_targets: bool) -> tuple[Goal | None, LeastLoss]:
+    """The goal; and where targets take its place, for whom the least loss is sought.
 
-
-def check_without_numbers(plain: dict[str, Any]) -> None:
-    """Refuse what only a goal can say: `design` finds the least μ for one record, added or removed."""
-    for name, default in FURTHER.items():
-        if plain.get(name, default) != default or isinstance(plain.get(name), bool):
-            raise SpecRefusal(
-                f"[privacy]: {name} = {plain[name]!r} needs a budget beside it; give an epsilon and a delta "
-                "too, and leastnoise tradeoff says the least epsilon that meets the targets, to be put there",
-                "privacy",
-                name,
-                given=plain[name],
-            )
+    Args:
+        has_targets: whether some query has a target.
+    """
+    numbers = set(plain) - {*FURTHER, PERSON, PERSON_UNKNOWN}
+    if not has_targets or not numbers <= {"delta"}:
+        return _goal(plain, has_targets=has_targets), LeastLoss()
+    if plain.get("calibration", "exact") != "exact":
+        words = "[privacy]: calibration is for an epsilon and a delta; with targets alone leave it out"
+        raise SpecRefusal(words, "privacy", "calibration", given=plain["calibration"])
+    given: dict[str, Any] = {
+        name: plain[name] for name in ("delta", "neighbours", "records_per_person") if name in plain
+    }
+    _check_unquoted(given)
+    try:
+        if isinstance(given.get("delta"), str):
+            # An exact fraction, read as a goal reads it.
+            found = goal_from_dict({"goal": "ApproxDP", "epsilon": 1, "delta": given["delta"]})
+            assert isinstance(found, ApproxDP)
+            given["delta"] = found.delta
+        return None, LeastLoss(**given)
+    except InputError as error:
+        raise _refused(error) from None
 
 
 def person_of(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]:
@@ -56,24 +70,38 @@ def person_of(plain: dict[str, Any]) -> tuple[str | None, tuple[str | int, ...]]
     return person, tuple(unknown)
 
 
-def goal_of(given: dict[str, Any]) -> Goal:
+def _goal(given: dict[str, Any], *, has_targets: bool) -> Goal:
     """The goal that the table names."""
     plain = {name: value for name, value in given.items() if name not in (PERSON, PERSON_UNKNOWN)}
     goal = GOALS.get(frozenset(plain) - set(FURTHER))
     if goal is None:
+        alone = frozenset(plain) - set(FURTHER) == {"delta"} and not has_targets
+        hint = (
+            ". delta alone asks for the least epsilon that meets the targets, and no query has one: give a "
+            "query a target, such as stderr = 50 or within = 100, or give an epsilon"
+        )
         raise SpecRefusal(
             "[privacy] must hold epsilon and delta, or epsilon, rho or mu alone (and may hold "
             "neighbours, records_per_person, person and person_unknown); it holds "
-            f"{', '.join(map(repr, given))}",
+            f"{', '.join(map(repr, given))}{hint if alone else ''}",
             "privacy",
             given=sorted(given),
         )
+    _check_unquoted(plain)
+    try:
+        return goal_from_dict({"goal": goal.__name__, **plain})
+    except InputError as error:
+        raise _refused(error) from None
+
+
+def _check_unquoted(plain: dict[str, Any]) -> None:
+    """Refuse a number in quotes, unless it is a fraction."""
     for name, value in plain.items():
         if name != "neighbours" and isinstance(value, str) and "/" not in value and name != "calibration":
             words = f"[privacy]: {name} must be a number, written without quotes, got {value!r}"
             raise SpecRefusal(words, "privacy", name, given=value)
-    try:
-        return goal_from_dict({"goal": goal.__name__, **plain})
-    except InputError as error:
-        place = () if error.field is None else (error.field,)
-        raise SpecRefusal.of("[privacy]", error, "privacy", *place) from None
+
+
+def _refused(error: InputError) -> SpecRefusal:
+    place = () if error.field is None else (error.field,)
+    return SpecRefusal.of("[privacy]", error, "privacy", *place)

@@ -44,7 +44,7 @@ records_per_person = 3, and person = "patient_id", a column of the table. Ids in
 particular are listed beside it: person_unknown = ["unknown", 0].
 
 A query may hold a target, stderr = 50 or within = [100, 0.95]. Where some do, [privacy] may be
-left out: the plan then spends the least that meets them.
+left out, or hold a delta alone: the plan then spends the least that meets them, at this delta.
 
 An attribute may name a code list, a public file: region = { codes = "regions.csv" } (see codes.py).
 
@@ -78,16 +78,14 @@ from leastnoise.app.specification.privacy_table import (
     FURTHER,
     PERSON,
     PERSON_UNKNOWN,
-    check_without_numbers,
-    goal_of,
-    is_without_numbers,
     person_of,
+    privacy_of,
 )
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
 from leastnoise.data import FileFormat
-from leastnoise.privacy import Goal
+from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
 from leastnoise.release import Presentation
 from leastnoise.report import Publication
@@ -119,6 +117,7 @@ class Spec:
         format: how the table's files are written.
         presentation: how the answers are shown; None where they are shown as measured.
         publication: what the publisher says about the publication; None for nothing.
+        least: for whom the least loss is sought, and at which δ it is stated, where there is no goal.
     """
 
     schema: Schema
@@ -131,11 +130,17 @@ class Spec:
     format: FileFormat = field(default_factory=FileFormat)
     presentation: Presentation | None = None
     publication: Publication | None = None
+    least: LeastLoss = LeastLoss()  # noqa: RUF009 - a frozen value
+
+    @property
+    def asked_privacy(self) -> Goal | LeastLoss:
+        """What `design` is given: the goal, or for whom the least loss is sought."""
+        return self.least if self.privacy is None else self.privacy
 
     @property
     def records_per_person(self) -> int:
         """How many records of one person the promise is for."""
-        return 1 if self.privacy is None else self.privacy.records_per_person
+        return self.asked_privacy.records_per_person
 
     @cached_property
     def workload(self) -> Workload:
@@ -158,8 +163,9 @@ class Spec:
             lines += ["", f"[{DATA}]"]
             plain = {name: value or "" for name, value in self.format.to_dict().items()}
             lines += [f"{name} = {value_text(value)}" for name, value in plain.items()]
-        goal = {} if self.privacy is None else self.privacy.to_dict()
-        lines += ["", "[privacy]"] if goal or self.person is not None else []
+        goal = self.asked_privacy.to_dict()
+        is_said = self.privacy is not None or self.least != LeastLoss()
+        lines += ["", "[privacy]"] if is_said or self.person is not None else []
         for name, value in goal.items():
             if name != "goal" and value != FURTHER.get(name):
                 lines.append(f"{name} = {value_text(value)}")
@@ -351,15 +357,13 @@ def _read(content: dict[str, Any], folder: Path) -> Spec:
             taken |= {query.name} if query.name is not None else set()
             asked.append(query)
     privacy = content.get("privacy", {})
-    goal = None if is_without_numbers(privacy) and _has_targets(content) else goal_of(privacy)
-    if goal is None:
-        check_without_numbers(privacy)
+    goal, least = privacy_of(privacy, has_targets=_has_targets(content))
     settings, person = design_table(content.get("design", {})), person_of(privacy)
     rest, shown = _not_counted(content, schema), presentation_table(content.get("presentation"))
     said = publication_table(content.get("publication"))
-    spec = Spec(schema, tuple(asked), goal, settings, *person, rest, format, shown, said)
+    spec = Spec(schema, tuple(asked), goal, settings, *person, rest, format, shown, said, least)
     if goal is None and spec.design.get("objective", "targets") != "targets":
-        words = f"a [privacy] table is needed for objective = {spec.design['objective']!r}"
+        words = f"objective = {spec.design['objective']!r} needs a budget in [privacy], as epsilon and delta"
         raise SpecRefusal(words, "design", "objective", given=spec.design["objective"])
     try:
         spec.workload  # noqa: B018 - assembled once here, so that weights far apart are found at once

@@ -6,7 +6,7 @@ some attributes (each a `Factor`) and add up over all others. All take
     name=      how the answers are found in the release
     weight=    how much its variance counts in the total, 1 unless given
     stderr=    the standard error each answer must keep, or
-    within=    (half-width, level): the interval each answer must keep
+    within=    half-width of the 95 % interval each answer must keep, or (half-width, level)
 
 and ``a * b`` crosses two queries on different attributes.
 

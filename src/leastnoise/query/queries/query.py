@@ -135,8 +135,8 @@ COMMON: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within":
 
 
 _LEVEL = {"type": "number", "exclusiveMinimum": 0, "exclusiveMaximum": 1}
-_WITHIN = {"type": "array", "prefixItems": [SIZE, _LEVEL], "minItems": 2, "maxItems": 2}
-_WITHIN_TEXT = "half-width and level of the interval each answer must keep, as [100, 0.95]"
+_WITHIN = {"anyOf": [SIZE, {"type": "array", "prefixItems": [SIZE, _LEVEL], "minItems": 2, "maxItems": 2}]}
+_WITHIN_TEXT = "half-width of the interval each answer must keep, at 95 %; at another level as [100, 0.99]"
 _EXPECTED = {"anyOf": [POSITIVE, {"type": "array", "items": POSITIVE, "minItems": 1}]}
 _EXPECTED_TEXT = "a public size, for targets in per cent; or a list, one for each row"
 
@@ -158,7 +158,7 @@ class Query:
     stderr: CountOrShare | None = field(
         default=None, metadata=key(SIZE, "the standard error each answer must keep")
     )
-    within: WithinTarget | None = field(default=None, metadata=key(_WITHIN, _WITHIN_TEXT))
+    within: WithinTarget | CountOrShare | None = field(default=None, metadata=key(_WITHIN, _WITHIN_TEXT))
     expected: Expected | None = field(default=None, metadata=key(_EXPECTED, _EXPECTED_TEXT))
 
     kind: ClassVar[str] = ""
@@ -215,10 +215,16 @@ class Query:
                 )
         return np.array(self._targets() or (math.inf,))
 
+    @property
+    def half_width(self) -> WithinTarget | None:
+        """The half-width and the level of the interval that each answer must keep; None without."""
+        assert self.within is None or isinstance(self.within, tuple)  # so put by `checked_within`
+        return self.within
+
     def _targets(self) -> tuple[float, ...]:
         """The standard errors asked for: none, one for all rows, or one for each."""
-        if self.within is not None:
-            half_width, level = self.within
+        if self.half_width is not None:
+            half_width, level = self.half_width
             return tuple(stderr_within(size, level) for size in in_counts(half_width, self.expected))
         return () if self.stderr is None else in_counts(self.stderr, self.expected)
 
@@ -229,8 +235,9 @@ class Query:
             >>> Query(stderr=50).target_to_text(), Query(within=(100, 0.95)).target_to_text()
             ('std. error 50', '±100 at 95%')
         """
-        if self.within is not None:
-            return f"±{size_to_text(self.within[0], self.expected)} at {100 * self.within[1]:.6g}%"
+        if self.half_width is not None:
+            half_width, level = self.half_width
+            return f"±{size_to_text(half_width, self.expected)} at {100 * level:.6g}%"
         return "" if self.stderr is None else f"std. error {size_to_text(self.stderr, self.expected)}"
 
     def relaxed(self, factor: float) -> Query:
@@ -240,8 +247,8 @@ class Query:
             >>> Query(expected=200, stderr="5%").relaxed(2).target_to_text()
             'std. error 10% of 200'
         """
-        if self.within is not None:
-            return self.having(within=(times(self.within[0], factor), self.within[1]))
+        if self.half_width is not None:
+            return self.having(within=(times(self.half_width[0], factor), self.half_width[1]))
         return self if self.stderr is None else self.having(stderr=times(self.stderr, factor))
 
     def having(self, **changes: Any) -> Query:

@@ -93,7 +93,7 @@ class RatioQuery(Query):
         object.__setattr__(self, "guess", guess)
         if self.target is None:
             return
-        given = self.stderr if self.within is None else self.within[0]
+        given = self.stderr if self.half_width is None else self.half_width[0]
         if is_percent(given):
             raise QueryError.must("stderr", "be in the unit of the ratio, not in per cent", given=given)
         if self.expected is None:

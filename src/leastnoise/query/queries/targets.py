@@ -1,7 +1,8 @@
 """How accurate an answer must be: in counts, or in per cent of a public size.
 
     stderr=50                             a standard error of 50
-    within=(100, 0.95)                    at most 100 off, with probability 0.95
+    within=100                            at most 100 off, 95 times in 100
+    within=(100, 0.99)                    at most 100 off, 99 times in 100
     expected=20_000, stderr="5%"          a standard error of 5 % of 20,000, which is 1,000
     expected=20_000, within=("10%", 0.95)
     expected=[20_000, 500], stderr="5%"   1,000 for the first row of the query, 25 for the second
@@ -23,6 +24,9 @@ from leastnoise.core.errors import QueryError
 
 CountOrShare = float | str
 WithinTarget = tuple[CountOrShare, float]
+
+# The level of intervals unless another is given: what ± means everywhere.
+USUAL_LEVEL = 0.95
 # One public size for all rows of a query, or one for each.
 Expected = float | tuple[float, ...]
 
@@ -90,30 +94,31 @@ def checked_stderr(stderr: object, expected: Expected | None) -> CountOrShare:
     return number
 
 
-def checked_within(pair: object, expected: Expected | None) -> WithinTarget:
-    """A half-width, in counts or as a share, and a level.
+def checked_within(given: object, expected: Expected | None) -> WithinTarget:
+    """A half-width, in counts or as a share, and a level; 95 % where none is given.
 
     Raises:
         QueryError: if it is not such a pair, or asks for a standard error that no float can hold.
     """
-    wanted = "be (half-width, level), as in within=(100, 0.95)"
-    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
-        raise QueryError.must("within", wanted, given=pair)
+    wanted = "be a half-width, as in within=100, or (half-width, level), as in within=(100, 0.99)"
+    pair = given if isinstance(given, (tuple, list)) else (given, USUAL_LEVEL)
+    if len(pair) != 2:
+        raise QueryError.must("within", wanted, given=given)
     half_width: CountOrShare | None = to_float(pair[0])
     level = to_float(pair[1])
     if is_percent(pair[0]):
         half_width = _checked_percent("within", pair[0])
-        _require_expected(f"within={pair!r}", "within=('10%', 0.95)", expected)
+        _require_expected(f"within={given!r}", "within=('10%', 0.95)", expected)
     if half_width is None or level is None:
-        raise QueryError.must("within", wanted, given=pair)
+        raise QueryError.must("within", wanted, given=given)
     sizes = in_counts(half_width, expected)
     if not all(0 < size < math.inf for size in sizes) or not 0 < level < 1:
-        raise QueryError.must("within", "be a positive half-width and a level between 0 and 1", given=pair)
+        raise QueryError.must("within", "be a positive half-width and a level between 0 and 1", given=given)
     if not all(0 < stderr_within(size, level) < math.inf for size in sizes):
         raise QueryError.must(
             "within",
             "need a standard error that a float can hold",
-            given=pair,
+            given=given,
             remedy="give a larger or a smaller target",
         )
     return half_width, level
