@@ -106,13 +106,21 @@ class Server:
 
     def crash_and_start(self) -> None:
         """Stop without a last word to anybody or to the disk, and begin again from what was written ahead."""
+        self.halt()
+        self.start()
+
+    def halt(self) -> None:
+        """Stop without a last word to anybody."""
         self._run("pg_ctl", "-m", "immediate", "stop")
+
+    def start(self) -> None:
+        """Begin again."""
         self._run(*self._start)
 
     def stop(self) -> None:
         for connection in self._opened:
             connection.con.close()
-        self._run("pg_ctl", "-m", "immediate", "stop")
+        self.halt()
 
 
 @contextlib.contextmanager

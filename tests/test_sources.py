@@ -199,6 +199,7 @@ def digest(source: Any, schema: Schema = SMALL) -> bytes:
     return found
 
 
+@pytest.mark.thorough
 def test_a_list_a_folder_and_a_glob_of_the_same_files_are_one_version(tmp_path: Path) -> None:
     for name, rows in {"a": "0\n1\n", "b": "2\n2\n", "c": ""}.items():
         (tmp_path / f"{name}.csv").write_text(f"x\n{rows}")
@@ -213,6 +214,7 @@ def test_a_list_a_folder_and_a_glob_of_the_same_files_are_one_version(tmp_path: 
     assert digest(tmp_path) != before
 
 
+@pytest.mark.thorough
 def test_a_file_that_moves_to_another_folder_is_another_version(tmp_path: Path) -> None:
     """The cells of its records change, and not one of its bytes."""
     schema = Schema(x=range(3), year=range(2020, 2030))
@@ -324,6 +326,7 @@ def test_folders_that_say_too_little_or_too_much_are_refused(tmp_path: Path) -> 
         vectorize([], SMALL)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("suffix", ["gz", "bz2", "zst", "parquet", "feather"])
 def test_damaged_files_are_named_and_nothing_is_spent(suffix: str, tmp_path: Path) -> None:
     import leastnoise as ln

@@ -111,6 +111,7 @@ def _parsed(address: str, *, is_file: bool) -> _Address:
             "address",
             "name a table, as in postgres://host/database?table=people or duckdb://file.db/people",
             given=shown_address(address),
+            remedy="in a user or password write %40 for @, %2F for / and %3A for :",
         )
     return _Address(parts, table, settings)
 

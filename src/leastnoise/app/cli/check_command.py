@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from leastnoise.app.cli.data_option import DataFile, TableSource, table_source
 from leastnoise.app.cli.design_commands import SpecFile
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.drafting.cleaning_rules import CleaningProposal, cleaning_proposals
@@ -16,8 +17,6 @@ from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import DataError
 from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, FileFormat, SchemaFit, fit_of, vectorize
 from leastnoise.query import Attribute, Linear, Schema
-
-DataFile = Annotated[str, typer.Option("--data", help="a CSV, Parquet or Excel file, or a glob of them")]
 
 _WARNING = """\
 NOT PRIVATE. Everything below is true of real records and has no noise: it is for the owner of the table
@@ -47,18 +46,19 @@ def check(
     limit = asked.records_per_person
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
+    source = table_source(data)
     try:
-        table = vectorize(data, asked.schema, person=person, person_unknown=unknown, format=asked.format)
+        table = vectorize(source, asked.schema, person=person, person_unknown=unknown, format=asked.format)
         with spinner("checking"):
             fit = fit_of(table, records_per_person=limit, n_examples=_N_SHOWN if show_values else 0)
             proposals = list(
                 cleaning_proposals(
-                    asked.schema, fit, lambda schema: fit_of(vectorize(data, schema, format=asked.format))
+                    asked.schema, fit, lambda schema: fit_of(vectorize(source, schema, format=asked.format))
                 )
             )
     except DataError as error:
-        hint = similar_columns(data, asked.schema, person, asked.format)
-        raise DataError(
+        hint = similar_columns(source, asked.schema, person, asked.format)
+        raise type(error)(
             "publish would stop: ", *error.args, hint, field=error.field, given=error.given
         ) from None
     say(f"{_WARNING}\n")
@@ -69,10 +69,10 @@ def check(
         raise typer.Exit(TOO_MANY_LEFT_OUT)
 
 
-def similar_columns(data: str, schema: Schema, person: str | None, format: FileFormat) -> str:
+def similar_columns(source: TableSource, schema: Schema, person: str | None, format: FileFormat) -> str:
     """The columns that are spelled almost like one that is missing; nothing else of the first line."""
     try:
-        there = [column.name for column in columns_of(data, format)]
+        there = [column.name for column in columns_of(source, format)]
     except DataError:
         return ""
     names = [*schema, *([] if person is None else [person])]

@@ -157,6 +157,16 @@ class Payment:
         self.say_stored_already()
         return release
 
+    def stored_of(self, plan: Plan) -> Release | None:
+        """The release that is stored under the id, if it is of this very plan; said like `stored_for`."""
+        if self.ledger is None or self.release_id is None or self.release_id not in self.stored_ids:
+            return None
+        release = stored_release(self.ledger, self.release_id)
+        if release.plan.digest != plan.digest:
+            return None
+        self.say_stored_already()
+        return release
+
     def say_stored_already(self) -> None:
         """Say, before any answer, that they are those of an earlier release and not of the table given."""
         stored = () if self.ledger is None else _stored(self.ledger)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -12,7 +11,8 @@ from typing import Annotated, Any
 import typer
 
 import leastnoise
-from leastnoise.app.cli.check_command import DataFile, similar_columns
+from leastnoise.app.cli.check_command import similar_columns
+from leastnoise.app.cli.data_option import DataFile, TableSource, files_read, table_source
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
 from leastnoise.app.cli.outputs import (
     AnswersFile,
@@ -41,6 +41,7 @@ from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import (
     AlreadySpentError,
     DataError,
+    DataUnavailableError,
     InputError,
     StoringDelayed,
     UnrecordedSpending,
@@ -112,11 +113,12 @@ def publish(
         "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
     }
     _check_one_period(period, dossier, revisions, returns)
+    source = table_source(data)
     if period is not None:
         publish_period(
             spec,
             asked,
-            _table(data, asked.schema, person, unknown, asked.format),
+            _table(source, asked.schema, person, unknown, asked.format),
             period,
             ledger=payment(ledger, None, same_table_as, table).ledger,
             stream_id=release_id,
@@ -130,14 +132,15 @@ def publish(
             returns=returns,
         )
         return
-    outputs = _outputs(spec, data, out, force, asked.workload.shape[0], ledger, release_id)
+    outputs = _outputs(spec, source, out, force, asked.workload.shape[0], ledger, release_id)
     if dossier is not None:
         check_dossier(dossier, force=force)
     payer = payment(ledger, release_id, same_table_as, table)
-    # What is missing, or cannot be paid for, is found now rather than after a long design.
-    table_of = _table(data, asked.schema, person, unknown, asked.format)
+    # What is stored is handed out even while the table cannot be reached.
     result = payer.stored_for(asked)
     if result is None:
+        # What is missing, or cannot be paid for, is found now rather than after a long design.
+        table_of = _table(source, asked.schema, person, unknown, asked.format)
         result = _designed_and_measured(asked, table_of, payer, time_limit, rest, cache=not no_cache)
     if asked.presentation is not None:
         result = presented(result, asked.presentation)
@@ -198,7 +201,8 @@ def measure(
 ) -> None:
     """Measure a table with a saved plan: the one step that spends privacy. Also called release."""
     chosen = load_plan(plan)
-    outputs = _outputs(plan, data, out, force, chosen.workload.shape[0], ledger, release_id)
+    source = table_source(data)
+    outputs = _outputs(plan, source, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
     _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
     format = FileFormat(separator, quote or None, encoding, sheet)
@@ -211,8 +215,15 @@ def measure(
         "not_counted": not_counted,
         "most_not_counted": USUAL_SHARE if most_not_counted is None else most_not_counted,
     }
-    table_of = _table(data, schema, person, person_unknown or (), format)
-    result = _measure(chosen, table_of, payer, rest)
+    try:
+        table_of = _table(source, schema, person, person_unknown or (), format)
+    except DataUnavailableError:
+        stored = payer.stored_of(chosen)
+        if stored is None:
+            raise
+        result = stored
+    else:
+        result = _measure(chosen, table_of, payer, rest)
     save(result, outputs)
     say_warnings(result)
     say_where(outputs)
@@ -257,14 +268,18 @@ def _measure(plan: Plan, table: Data, payer: Payment, rest: Mapping[str, Any]) -
 
 
 def _table(
-    data: str, schema: Schema, person: str | None, person_unknown: Iterable[str | int], format: FileFormat
+    source: TableSource,
+    schema: Schema,
+    person: str | None,
+    person_unknown: Iterable[str | int],
+    format: FileFormat,
 ) -> Data:
     """The table in files; if a column is missing, the error names columns that are spelled similarly."""
     try:
-        return vectorize(data, schema, person=person, person_unknown=person_unknown, format=format)
+        return vectorize(source, schema, person=person, person_unknown=person_unknown, format=format)
     except DataError as error:
-        hint = similar_columns(data, schema, person, format)
-        raise DataError(*error.args, hint, field=error.field, given=error.given) from None
+        hint = similar_columns(source, schema, person, format)
+        raise type(error)(*error.args, hint, field=error.field, given=error.given) from None
 
 
 def _check_one_period(
@@ -296,8 +311,8 @@ def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, 
 
 
 def _outputs(
-    source: Path,
-    data: str,
+    named_after: Path,
+    source: TableSource,
     out: Path | None,
     force: bool,
     n_answers: int,
@@ -312,8 +327,8 @@ def _outputs(
             f"`leastnoise ledger show {typed(ledger)}` lists what was released, and `ledger fetch` gives it "
             "again at no cost. "
         )
-    inputs = [source, Path(data), *map(Path, glob.glob(data, recursive=True))]
-    return outputs_of(source, inputs, out=out, force=force, n_answers=n_answers, again=again)
+    inputs = [named_after, *files_read(source)]
+    return outputs_of(named_after, inputs, out=out, force=force, n_answers=n_answers, again=again)
 
 
 @contextmanager

@@ -52,7 +52,7 @@ class Column(NamedTuple):
     kind: str
 
 
-def columns_of(source: str | Path, format: FileFormat | None = None) -> list[Column]:
+def columns_of(source: str | Path | Sequence[str | Path], format: FileFormat | None = None) -> list[Column]:
     """The columns of a CSV, TSV, Parquet, Feather or Excel file; of a glob or a folder, those of its first.
 
     Args:
