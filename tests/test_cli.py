@@ -504,7 +504,7 @@ REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
         ["release", "town.plan", "--data", "people.csv"],
         "exactly one column named 'sex'.* it has none",
     ),
-    (broken_table, ["release", "town.plan", "--data", "people.parquet"], "reason is withheld"),
+    (broken_table, ["release", "town.plan", "--data", "people.parquet"], "cannot be read as Parquet"),
     (planned, ["release", "town.plan", "--data", "people.csv", "-o", "no/a.csv"], "there is no folder 'no'"),
     (nothing, ["publish", "town.toml", "--data", "people.csv", "-o", "no/a.csv"], "there is no folder 'no'"),
     (nothing, ["design", "town.toml", "-o", "no/a.plan"], "there is no folder 'no' to write 'a.plan' to"),

@@ -105,7 +105,6 @@ def publish(
 ) -> None:
     """Design, measure and write the answers."""
     asked = load_spec(spec)
-    # Placeholders are those of the column that the specification names.
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
     rest = {
@@ -136,10 +135,9 @@ def publish(
     if dossier is not None:
         check_dossier(dossier, force=force)
     payer = payment(ledger, release_id, same_table_as, table)
-    # What is stored is handed out even while the table cannot be reached.
+    # What is stored needs no table; what is missing is found now rather than after a long design.
     result = payer.stored_for(asked)
     if result is None:
-        # What is missing, or cannot be paid for, is found now rather than after a long design.
         table_of = _table(source, asked.schema, person, unknown, asked.format)
         result = _designed_and_measured(asked, table_of, payer, time_limit, rest, cache=not no_cache)
     if asked.presentation is not None:
