@@ -367,3 +367,17 @@ def test_a_stream_without_a_column_is_refused_before_it_is_read(tmp_path: Path) 
     with refuses(DataError, "Age", "none"):
         vectorize(reader, Schema(Age=range(3)))
     assert vectorize(reader, PEOPLE).is_held
+
+
+@pytest.mark.thorough
+def test_a_delta_table_is_counted_in_its_newest_version(tmp_path: Path) -> None:
+    """Its files still hold the records that were deleted. The package is in no extra that all tests need."""
+    deltalake = pytest.importorskip("deltalake")
+    pyarrow = extra("pyarrow")
+    table = random_table(5)
+    kept = as_arrow(table, tmp_path).append_column("gone", pyarrow.array([False] * 60))
+    gone = as_arrow(random_table(6), tmp_path).append_column("gone", pyarrow.array([True] * 60))
+    folder = str(tmp_path / "lake")
+    deltalake.write_deltalake(folder, pyarrow.concat_tables([kept, gone]), partition_by=["sex"])
+    deltalake.DeltaTable(folder).delete("gone = true")
+    assert counts_as_by_hand(folder, table, 2)
