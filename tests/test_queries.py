@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import itertools
 import json
 import math
@@ -19,6 +20,7 @@ from scipy.stats import norm
 
 from leastnoise.core.errors import QueryError, SchemaError, SharedEnds, TooLargeError, WorkloadError
 from leastnoise.query import (
+    COMMON,
     QUERY_KINDS,
     AllRanges,
     Bins,
@@ -568,7 +570,7 @@ def test_an_ill_formed_query_is_refused(make: Any, refusal: tuple[Any, ...]) -> 
 def test_only_queries_are_crossed() -> None:
     with pytest.raises(TypeError, match="unsupported operand"):
         Total() * 2  # type: ignore[operator]
-    with pytest.raises(TypeError, match="takes no colour"):
+    with pytest.raises(TypeError, match="colour"):
         Marginal("a", colour="red")
 
 
@@ -830,3 +832,19 @@ def test_one_attribute_may_be_written_either_way() -> None:
             query_from_dict({"kind": both, "attribute": "age", "attributes": ["age"]})
     with refuses(QueryError, "query", ["attributes"]):
         query_from_dict({"kind": "prefix", "attributes": ["age", "sex"]})
+
+
+def test_signatures_name_what_every_query_takes() -> None:
+    """``**common`` told nobody what Marginal, Cube and Linear take; nor did the readers of code lists."""
+    constructors = [Marginal, Cube, Linear, Categories.from_file, Hierarchy.from_file, Hierarchy.from_parents]
+    for made in [*constructors, Hierarchy.from_table]:
+        parameters = inspect.signature(made).parameters.values()
+        assert not [one.name for one in parameters if one.kind is one.VAR_KEYWORD], made
+    for query in (Total, Marginal, Cube, Prefix, Linear):
+        assert set(COMMON) <= set(inspect.signature(query).parameters)
+
+
+def test_a_margin_that_is_not_at_95_percent_has_no_sign() -> None:
+    """ "±100 at 90%" gave ± a second meaning."""
+    assert Total(within=(100, 0.95)).target_to_text() == "±100 at 95%"
+    assert Total(within=(100, 0.9)).target_to_text() == "within 100 at 90%"

@@ -7,7 +7,10 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     summary.py           `summarize`: the report as text, or as a page
     page.py              the report as one HTML page: its figures
     over_time.py         answers and errors over the periods of a plan
-    batches.py           how the page shows one batch of answers
+    quotable.py          sentences about a release that can be quoted
+    answer_tables.py     answers that belong together: a batch, or one table of a cube
+    batches.py           how the page shows one batch of answers: lists, cross tables
+    batch_pictures.py    the same as pictures: lines, maps, small multiples
     rendering.py         templates filled in, escaped by construction
     own_pages.py         its style and its escaping, for pages of other rooms
     templates/           what the page says

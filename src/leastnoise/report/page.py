@@ -9,8 +9,11 @@ Here the figures are gathered, a dict for each section; `templates/` holds what 
 
 from __future__ import annotations
 
+import base64
 import math
+import tempfile
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
@@ -19,16 +22,19 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, in_figures
 from leastnoise.core.progress import ending_to_text
 from leastnoise.planning import Plan, trials_to_text
-from leastnoise.query import Attribute, QueryBlock
+from leastnoise.query import Attribute, Integers, Periods, QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
+from leastnoise.report.answer_tables import tables_of
+from leastnoise.report.answers import write_answers
 from leastnoise.report.baseline_noise import Baselines, baselines
-from leastnoise.report.batches import tables_of, view_of
+from leastnoise.report.batches import view_of
 from leastnoise.report.charts.pictures import stacked_bars
 from leastnoise.report.figures import at_least, figure, share_above, times
 from leastnoise.report.over_time import answer_pictures, error_pictures, left_out
-from leastnoise.report.publication import Publication
-from leastnoise.report.rendering import render, render_part, shortened, style_sheet
+from leastnoise.report.publication import PUBLICATION_KEYS, Publication
+from leastnoise.report.quotable import quotable_sentences
+from leastnoise.report.rendering import as_it_is, render, render_part, shortened, style_sheet
 from leastnoise.report.summary import LEVEL, presented_figures, ratio_figures
 from leastnoise.report.tables import aim_of
 
@@ -43,6 +49,19 @@ _MAX_TITLE_NAME = 60
 
 # Rows of a table that has one for every batch, or every attribute.
 _MAX_ROWS = 200
+
+# Counts up to which a page lists all of them, batch by batch; of further batches it lists the first.
+_MAX_LISTED = 2_000
+
+# Counts up to which the page holds the whole file of answers, and bytes of that file; a count takes some 100.
+_MAX_IN_FILE = 20_000
+_MAX_FILE_BYTES = 2_000_000
+
+# Values of an attribute that are listed.
+_MAX_VALUES = 300
+
+# What a reader looks for on every publication, and finds marked where nobody said it.
+_EXPECTED = ("publisher", "source", "date")
 
 _STATUS_TEXT = {
     "optimal": "no noise of this kind does better, up to the gap",
@@ -68,7 +87,8 @@ def page(subject: Plan | Release, publication: Publication | None = None) -> str
     return render(
         "page.html",
         title=_title(plan, release, publication),
-        publication={} if publication is None else publication.to_dict(),
+        quotes=[] if release is None else quotable_sentences(release, publication),
+        publication=_published(publication, is_released=release is not None),
         style=style_sheet("page.css"),
         promise=words.promise(plan, release),
         facts=_facts(plan, release),
@@ -90,6 +110,14 @@ def _title(plan: Plan, release: Release | None, publication: Publication | None)
     if release.receipt is None:
         return f"A private release of {n}"
     return f"{shortened(release.receipt.dataset, _MAX_TITLE_NAME)}: a private release of {n}"
+
+
+def _published(publication: Publication | None, *, is_released: bool) -> list[tuple[str, str]]:
+    """What the publisher says, a name and a text each; "" marks what a release should say and does not."""
+    said = {} if publication is None else publication.to_dict()
+    expected = _EXPECTED if is_released else ()
+    names = [name for name in PUBLICATION_KEYS if name != "title" and (name in said or name in expected)]
+    return [(name, said.get(name, "")) for name in names]
 
 
 def _facts(plan: Plan, release: Release | None) -> list[tuple[str, str]]:
@@ -142,7 +170,7 @@ def _asked(plan: Plan) -> dict[str, Any]:
             "name": name,
             "kind": schema[name].kind,
             "size": in_figures(schema[name].size),
-            "which": schema[name].cells_label(),
+            "which": _which(schema[name]),
             "outside": _policy(schema[name], schema[name].outside),
             "null": _policy(schema[name], schema[name].null),
         }
@@ -167,15 +195,19 @@ def _released(release: Release) -> dict[str, Any]:
     plan, blocks = release.plan, release.plan.workload.blocks
     ends = None if plan.strategy is None else release.interval(LEVEL)
     batches: list[Markup] = []
-    start = 0
+    start = n_listed = 0
     for block in blocks:
         if sum(map(len, batches)) > _MAX_CHARACTERS:
             break
         rows = slice(start, start + block.n_rows)
-        batches.append(_batch(release, block, rows, ends))
+        is_listed = n_listed + block.n_rows <= _MAX_LISTED
+        n_listed += block.n_rows if is_listed else 0
+        batches.append(_batch(release, block, rows, ends, is_listed=is_listed))
         start = rows.stop
     others = blocks[len(batches) :]
     return {
+        "file": _file(release),
+        "is_all_listed": n_listed == plan.workload.shape[0],
         "warnings": list(release.warnings),
         "adjusted": "" if release.adjusted is None else release.adjusted.statement(),
         "not_counted": words.not_counted_sentences(release),
@@ -187,7 +219,7 @@ def _released(release: Release) -> dict[str, Any]:
         "ratios": [
             {
                 "name": ratio.name,
-                "rows": ratio_figures(release, ratio.name)[:_MAX_ROWS],
+                "rows": ratio_figures(release, ratio.name)[:_MAX_LISTED],
                 "n": len(ratio.labels),
             }
             for ratio in plan.workload.ratios[:_MAX_ROWS]
@@ -198,10 +230,30 @@ def _released(release: Release) -> dict[str, Any]:
     }
 
 
-def _batch(release: Release, block: QueryBlock, rows: slice, ends: tuple[Array, Array] | None) -> Markup:
+def _file(release: Release) -> Markup:
+    """The file of answers as an address that holds all of it; "" where it would be too long for a page."""
+    if release.plan.workload.shape[0] > _MAX_IN_FILE:
+        return as_it_is("")
+    with tempfile.TemporaryDirectory() as folder:
+        content = write_answers(release, Path(folder) / "answers.csv").read_bytes()
+    if len(content) > _MAX_FILE_BYTES:
+        return as_it_is("")
+    # In base 64 no label can be read, or end the attribute.
+    return as_it_is(f"data:text/csv;charset=utf-8;base64,{base64.b64encode(content).decode('ascii')}")
+
+
+def _batch(
+    release: Release,
+    block: QueryBlock,
+    rows: slice,
+    ends: tuple[Array, Array] | None,
+    *,
+    is_listed: bool,
+) -> Markup:
     if release.presented is not None:
         own = None if ends is None else (ends[0][rows], ends[1][rows])
-        listed = presented_figures(release, block, rows, own, most=_MAX_ROWS)
+        most = block.n_rows if is_listed else _MAX_ROWS
+        listed = presented_figures(release, block, rows, own, most=most)
         return render_part("presented.html", name=block.name, rows=listed, n=block.n_rows)
     tables, n_left = tables_of(
         block,
@@ -210,6 +262,7 @@ def _batch(release: Release, block: QueryBlock, rows: slice, ends: tuple[Array, 
         None if ends is None else (ends[0][rows], ends[1][rows]),
         level=LEVEL,
         is_centred=release.is_centred,
+        is_listed=is_listed,
     )
     return render_part(
         "batch.html",
@@ -378,6 +431,15 @@ def _status_text(plan: Plan) -> str:
     if plan.certificate.status == "stopped" and plan.ended not in ("converged", None):
         return "at most the gap above the optimum; a longer search may do better"
     return _STATUS_TEXT[plan.certificate.status]
+
+
+def _which(attribute: Attribute) -> list[str]:
+    """The values of an attribute: every category and bin, numbers from the least to the largest."""
+    if isinstance(attribute, (Integers, Periods)):
+        return [attribute.cells_label()]
+    n = attribute.size
+    more = [f"… ({n:,} values)"] if n > _MAX_VALUES else []
+    return [*(attribute.label(i) for i in range(min(n, _MAX_VALUES))), *more]
 
 
 def _policy(attribute: Attribute, chosen: str) -> str:

@@ -3,7 +3,7 @@
 Jinja2 escapes whatever a template prints (autoescape). Before that, `shown` writes out control characters and
 cuts very long texts, so that no label can end an element, turn the reading direction, forge a line or fill
 the page. `Markup`, which is printed as it is, is made in two cases only: from the output of another template,
-and from text of this package that holds no label, as the style sheet.
+and from text of this package that shows no label, as the style sheet, or a file in base 64.
 """
 
 from __future__ import annotations

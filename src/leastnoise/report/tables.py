@@ -63,10 +63,10 @@ def _own_value(workload: Workload, strategy: Measured, objective: Objective) -> 
 
 
 def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
-    """A Rich table of one batch over two attributes: answers with half-widths of their intervals.
+    """A Rich table of one batch over two attributes: answers with ± the half-widths of their 95% intervals.
 
     Half-widths are rounded up far enough to cover the rounding of the answers too. Adjusted answers may lie
-    outside of their intervals, and have these beside them.
+    outside of their intervals, and have these beside them; so do answers at another level, as ± means 95%.
 
     Raises:
         QueryError: if there is no batch of that name, or it is not over two attributes.
@@ -83,14 +83,14 @@ def cross_table(release: Release, name: str, *, level: float = 0.95) -> Any:
     shape = (down.labels.length, across.labels.length)
     answers = release.answers[rows].reshape(shape)
     lower, upper = (ends[rows].reshape(shape) for ends in release.interval(level))
-    is_centred = release.is_centred
+    has_margins = release.is_centred and level == 0.95
 
     def cell(i: int, j: int) -> str:
-        if is_centred:
+        if has_margins:
             return with_margin(answers[i, j], (upper[i, j] - lower[i, j]) / 2)
         return f"{number(answers[i, j], 0)} ({' to '.join(outward(lower[i, j], upper[i, j], 0))})"
 
-    table = _table(f"{name} ({'±' if is_centred else 'intervals'} at {100 * level:.4g}%)")
+    table = _table(f"{name} ({'±' if has_margins else 'intervals'} at {100 * level:.4g}%)")
     table.add_column(_literal(down.title))
     for label in across.labels:
         table.add_column(_literal(label), justify="right")

@@ -24,8 +24,18 @@ from leastnoise.core.operators import (
 )
 from leastnoise.query.queries.key_shapes import COUNTS, NAMES, PAIR, TEXT, Json, key
 from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
-from leastnoise.query.queries.query import Factor, Labels, Query, Term, check_attribute, set_common, to_plain
-from leastnoise.query.queries.targets import to_float
+from leastnoise.query.queries.query import (
+    Common,
+    Factor,
+    Labels,
+    Query,
+    Term,
+    check_attribute,
+    checked_bounds,
+    set_common,
+    to_plain,
+)
+from leastnoise.query.queries.targets import CountOrShare, Expected, WithinTarget, to_float
 from leastnoise.query.schema import Attribute, Bins, Hierarchy, Schema
 from leastnoise.query.schema.numeric import listed_edges
 
@@ -66,7 +76,7 @@ class _OfAttributes(Query):
             raise QueryError.must("attributes", "be a list of names", given=names)
         return cls(*names, **given)
 
-    def _set_attributes(self, attributes: tuple[str, ...], common: dict[str, Any]) -> None:
+    def _set_attributes(self, attributes: tuple[str, ...], common: Common) -> None:
         """Set the fields that all have; each class checks how many attributes it takes."""
         set_common(self, common)
         object.__setattr__(self, "attributes", attributes)
@@ -80,8 +90,16 @@ class Marginal(_OfAttributes):
 
     kind: ClassVar[str] = "marginal"
 
-    def __init__(self, *attributes: str, **common: Any) -> None:
-        self._set_attributes(attributes, common)
+    def __init__(
+        self,
+        *attributes: str,
+        name: str | None = None,
+        weight: float = 1.0,
+        stderr: CountOrShare | None = None,
+        within: WithinTarget | CountOrShare | None = None,
+        expected: Expected | None = None,
+    ) -> None:
+        self._set_attributes(attributes, Common(name, weight, stderr, within, expected))
         if not attributes:
             raise QueryError.must(
                 "attributes",
@@ -117,8 +135,17 @@ class Cube(_OfAttributes):
     order: int | tuple[int, ...] | None = field(default=None, metadata=key(_ORDER))
     kind: ClassVar[str] = "cube"
 
-    def __init__(self, *attributes: str, order: int | Sequence[int] | None = None, **common: Any) -> None:
-        self._set_attributes(attributes, common)
+    def __init__(
+        self,
+        *attributes: str,
+        order: int | Sequence[int] | None = None,
+        name: str | None = None,
+        weight: float = 1.0,
+        stderr: CountOrShare | None = None,
+        within: WithinTarget | CountOrShare | None = None,
+        expected: Expected | None = None,
+    ) -> None:
+        self._set_attributes(attributes, Common(name, weight, stderr, within, expected))
         object.__setattr__(self, "order", tuple(order) if isinstance(order, (list, tuple)) else order)
         if not attributes or len(set(attributes)) < len(attributes):
             raise QueryError.must("attributes", "be different, at least one", given=attributes)
@@ -340,20 +367,6 @@ BOUNDS: Json = key(
     {"type": "array", "items": {"type": "integer"}, "minItems": 2, "maxItems": 2},
     "least and largest value that enters; values beyond are pulled in",
 )
-
-
-def checked_bounds(bounds: Any) -> tuple[int, int] | None:
-    """Bounds as a pair of whole numbers.
-
-    Raises:
-        QueryError: if they are none.
-    """
-    if bounds is None:
-        return None
-    plain = [to_plain(end) for end in bounds] if isinstance(bounds, (tuple, list)) else []
-    if len(plain) != 2 or any(type(end) is not int for end in plain) or plain[0] >= plain[1]:
-        raise QueryError.must("bounds", "be two whole numbers, the smaller one first", given=bounds)
-    return plain[0], plain[1]
 
 
 @dataclass(frozen=True)

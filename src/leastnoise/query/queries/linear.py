@@ -13,7 +13,8 @@ from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import Operator, SparseMatrix, from_entries
 from leastnoise.query.queries.key_shapes import COUNTS, NUMBERS, TEXT, key
 from leastnoise.query.queries.meaning import Aspect, Cell, Meaning, Table
-from leastnoise.query.queries.query import COMMON, Labels, Query, Term, set_common, to_plain
+from leastnoise.query.queries.query import COMMON, Common, Labels, Query, Term, set_common, to_plain
+from leastnoise.query.queries.targets import CountOrShare, Expected, WithinTarget
 from leastnoise.query.schema import Schema
 
 # What a record's cell is called where no schema names its values.
@@ -38,8 +39,18 @@ class Linear(Query):
     )
     kind: ClassVar[str] = "linear"
 
-    def __init__(self, matrix: Any, labels: Sequence[str] | None = None, **common: Any) -> None:
-        set_common(self, common)
+    def __init__(
+        self,
+        matrix: Any,
+        labels: Sequence[str] | None = None,
+        *,
+        name: str | None = None,
+        weight: float = 1.0,
+        stderr: CountOrShare | None = None,
+        within: WithinTarget | CountOrShare | None = None,
+        expected: Expected | None = None,
+    ) -> None:
+        set_common(self, Common(name, weight, stderr, within, expected))
         # The operator is made here, so that a later change of the caller's array changes nothing.
         object.__setattr__(self, "matrix", from_entries(matrix))
         given = None if labels is None else tuple(labels)
@@ -62,7 +73,7 @@ class Linear(Query):
 
     def having(self, **changes: Any) -> Query:
         other = object.__new__(Linear)
-        set_common(other, self._common_with(changes))
+        set_common(other, Common(**self._common_with(changes)))
         object.__setattr__(other, "matrix", self.matrix)
         object.__setattr__(other, "row_labels", self.row_labels)
         other.__post_init__()

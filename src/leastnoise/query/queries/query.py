@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import KW_ONLY, dataclass, field, fields, replace
 from itertools import accumulate
-from typing import Any, ClassVar, overload
+from typing import Any, ClassVar, NamedTuple, overload
 
 import numpy as np
 
@@ -234,10 +234,14 @@ class Query:
         Example:
             >>> Query(stderr=50).target_to_text(), Query(within=(100, 0.95)).target_to_text()
             ('std. error 50', '±100 at 95%')
+            >>> Query(within=(100, 0.9)).target_to_text()
+            'within 100 at 90%'
         """
         if self.half_width is not None:
             half_width, level = self.half_width
-            return f"±{size_to_text(half_width, self.expected)} at {100 * level:.6g}%"
+            # A ± means 95% wherever it stands.
+            sign = "±" if level == 0.95 else "within "
+            return f"{sign}{size_to_text(half_width, self.expected)} at {100 * level:.6g}%"
         return "" if self.stderr is None else f"std. error {size_to_text(self.stderr, self.expected)}"
 
     def relaxed(self, factor: float) -> Query:
@@ -410,13 +414,20 @@ class Product(Query):
         return f"{self.left.name or self.left.title()} x {self.right.name or self.right.title()}"
 
 
-def set_common(query: Query, common: dict[str, Any]) -> None:
+class Common(NamedTuple):
+    """What all queries have."""
+
+    name: str | None
+    weight: float
+    stderr: CountOrShare | None
+    within: WithinTarget | CountOrShare | None
+    expected: Expected | None
+
+
+def set_common(query: Query, common: Common) -> None:
     """Give a query its name, weight and target before the checks."""
-    unknown = set(common) - set(COMMON)
-    if unknown:
-        raise TypeError(f"{type(query).__name__} takes no {', '.join(sorted(unknown))}")
-    for name, default in COMMON.items():
-        object.__setattr__(query, name, common.get(name, default))
+    for name, value in common._asdict().items():
+        object.__setattr__(query, name, value)
 
 
 def check_attribute(query: Query, name: object) -> None:
@@ -432,3 +443,17 @@ def to_plain(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [to_plain(item) for item in value]
     return value.item() if isinstance(value, np.generic) else value
+
+
+def checked_bounds(bounds: Any) -> tuple[int, int] | None:
+    """Bounds as a pair of whole numbers.
+
+    Raises:
+        QueryError: if they are none.
+    """
+    if bounds is None:
+        return None
+    plain = [to_plain(end) for end in bounds] if isinstance(bounds, (tuple, list)) else []
+    if len(plain) != 2 or any(type(end) is not int for end in plain) or plain[0] >= plain[1]:
+        raise QueryError.must("bounds", "be two whole numbers, the smaller one first", given=bounds)
+    return plain[0], plain[1]

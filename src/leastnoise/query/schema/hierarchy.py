@@ -85,7 +85,16 @@ class Hierarchy(Named):
         self._set_policies(outside, null, other, clean)
 
     @classmethod
-    def from_parents(cls, parents: Mapping[Any, Any], **policies: Any) -> Hierarchy:
+    def from_parents(
+        cls,
+        parents: Mapping[Any, Any],
+        *,
+        outside: str | None = None,
+        null: str = "drop",
+        other: str | None = None,
+        clean: Any = None,
+        labels: Mapping[Any, str] | None = None,
+    ) -> Hierarchy:
         """The hierarchy in which every name, a key, lies in its parent.
 
         A parent of None, or a parent that is nobody's child, is an outermost region;
@@ -98,10 +107,22 @@ class Hierarchy(Named):
         """
         if not isinstance(parents, Mapping):
             raise SchemaError.must("parents", "be a dict of name to parent", given=type(parents))
-        return cls(_tree_of(parents.items()), **policies)
+        tree = _tree_of(parents.items())
+        return cls(tree, outside=outside, null=null, other=other, clean=clean, labels=labels)
 
     @classmethod
-    def from_table(cls, table: Any, *, child: str, parent: str, **policies: Any) -> Hierarchy:
+    def from_table(
+        cls,
+        table: Any,
+        *,
+        child: str,
+        parent: str,
+        outside: str | None = None,
+        null: str = "drop",
+        other: str | None = None,
+        clean: Any = None,
+        labels: Mapping[Any, str] | None = None,
+    ) -> Hierarchy:
         """The hierarchy in a public table of names and their parents, a null parent for an outermost region.
 
         Args:
@@ -119,7 +140,8 @@ class Hierarchy(Named):
         names, parents = (_column(table, column) for column in (child, parent))
         if len(names) != len(parents):
             raise SchemaError.must("parent", f"be a column as long as {child!r}", given=parent)
-        return cls(_tree_of(zip(names, parents, strict=True)), **policies)
+        tree = _tree_of(zip(names, parents, strict=True))
+        return cls(tree, outside=outside, null=null, other=other, clean=clean, labels=labels)
 
     @classmethod
     def from_file(
@@ -129,7 +151,10 @@ class Hierarchy(Named):
         code: str = CODE,
         label: str | None = None,
         parent: str = PARENT,
-        **policies: Any,
+        outside: str | None = None,
+        null: str = "drop",
+        other: str | None = None,
+        clean: Any = None,
     ) -> Hierarchy:
         """The hierarchy in a code list: a public CSV or JSON file of codes, their labels and their parents.
 
@@ -140,13 +165,14 @@ class Hierarchy(Named):
             code: the column of codes.
             label: the column of labels; "label" by default, where there is such a column.
             parent: the column of the codes that they lie in.
-            policies: as those of `Hierarchy`.
+            outside, null, other, clean: as those of `Hierarchy`.
 
         Raises:
             SchemaError: naming the line, and none of its content.
         """
         found = read_code_list(path, code=code, label=label, parent=parent)
-        return cls(_tree_of(found.parents.items()), labels=found.labels, **policies)
+        tree = _tree_of(found.parents.items())
+        return cls(tree, outside=outside, null=null, other=other, clean=clean, labels=found.labels)
 
     @cached_property
     def levels(self) -> tuple[Level, ...]:

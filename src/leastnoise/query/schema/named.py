@@ -219,7 +219,15 @@ class Categories(Named):
 
     @classmethod
     def from_file(
-        cls, path: str | Path, *, code: str = CODE, label: str | None = None, **policies: Any
+        cls,
+        path: str | Path,
+        *,
+        code: str = CODE,
+        label: str | None = None,
+        outside: str | None = None,
+        null: str = "drop",
+        other: str | None = None,
+        clean: Any = None,
     ) -> Categories:
         """The categories in a code list: a public CSV or JSON file of codes and their labels.
 
@@ -229,13 +237,13 @@ class Categories(Named):
         Args:
             code: the column of codes.
             label: the column of labels; "label" by default, where there is such a column.
-            policies: as those of `Categories`.
+            outside, null, other, clean: as those of `Categories`.
 
         Raises:
             SchemaError: naming the line, and none of its content.
         """
         found = read_code_list(path, code=code, label=label)
-        return cls(found.codes, labels=found.labels, **policies)
+        return cls(found.codes, other, outside=outside, null=null, clean=clean, labels=found.labels)
 
     def numbers(self) -> list[int] | None:
         return None if self.is_text else [int(value) for value in self.values]

@@ -9,17 +9,20 @@ because a picture takes a millisecond and a few kilobytes this way, and no JavaS
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from leastnoise.core.operators import Array
+from leastnoise.core.printable import printable
 from leastnoise.report.rendering import shortened
 
-# Units of a picture; the page scales it to the width there is.
-_WIDTH = 640
-_HEIGHT = 260
+# Width and height of a picture in units, which the page scales to the width there is; and of one of several
+# beside one another.
+WIDE = (640, 260)
+PANEL = (330, 210)
 
 # Room beside, above and below the lines, in the same units.
 _LEFT = 84
@@ -32,11 +35,20 @@ _SIDE = 17
 
 # Width of a character of a tick label, in the same units: labels are read on phones too, where the page sets
 # them larger.
-_CHARACTER = 10.5
+_CHARACTER = 9.5
 
-# Characters of a label of an axis, and of a row of a map.
-_MAX_TICK_LABEL = 12
-_MAX_ROW_LABEL = 18
+# Characters of a label of an axis: a label is cut only where it is longer than a line of text.
+_MAX_TICK_LABEL = 40
+
+# Characters of a line of a label of a row of a map, and lines: longer ones are wrapped.
+_ROW_LABEL = 26
+_MAX_ROW_LINES = 6
+
+# Height of a line of such a label, in the same units.
+_LINE = 19
+
+# Width of a map from which on its squares get narrower.
+_MAP_WIDTH = 560
 
 # Shades of a map, from h0 to h9.
 _SHADES = 10
@@ -62,12 +74,13 @@ class StackedBars:
 
 @dataclass(frozen=True)
 class PlacedText:
-    """A text and where it stands."""
+    """A text and where it stands; turned by that many degrees about its start."""
 
     x: str
     y: str
     text: str
     anchor: str
+    turn: int = 0
 
 
 @dataclass(frozen=True)
@@ -90,15 +103,15 @@ class LineChart:
 
 @dataclass(frozen=True)
 class ShadedMap:
-    """Squares in shades: shade, x, y and title of each."""
+    """Squares in shades on a light plate: shade, x, y, height and title of each."""
 
     width: int
     height: int
     description: str
     texts: tuple[PlacedText, ...]
-    squares: tuple[tuple[int, str, int, str], ...]
+    squares: tuple[tuple[int, str, int, int, str], ...]
     square_width: str
-    square_height: int
+    plate: tuple[str, int, str, int]
 
     kind = "map"
 
@@ -140,29 +153,40 @@ def stacked_bars(values: Sequence[float], largest: float) -> StackedBars:
 
 
 def line_chart(
-    series: Sequence[Series], labels: Sequence[str], description: str, *, marked: int | None = None
+    series: Sequence[Series],
+    labels: Sequence[str],
+    description: str,
+    *,
+    marked: int | None = None,
+    size: tuple[int, int] = WIDE,
+    scale: tuple[float, float] | None = None,
 ) -> LineChart:
-    """Lines over values in order, each within the band of its intervals; one value may be marked."""
+    """Lines over values in order, each within the band of its intervals; one value may be marked.
+
+    Args:
+        scale: the least and the largest value of the axis, where several pictures share it.
+    """
     n = len(labels)
-    low, high = value_range(series)
-    marks = ticks(low, high)
+    width, height = size
+    low, high = value_range(series) if scale is None else scale
+    marks = ticks(low, high, 5 if size == WIDE else 3)
     low, high = min(low, marks[0]), max(high, marks[-1])
-    inner = _WIDTH - _LEFT - _RIGHT
+    inner = width - _LEFT - _RIGHT
 
     def x(i: int) -> float:
         return _LEFT + inner * (i / (n - 1) if n > 1 else 0.5)
 
     def y(value: float) -> float:
-        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (high - value) / (high - low)
+        return _TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low)
 
     grid, texts, bands = [], [], []
     for mark in marks:
-        grid.append(("axis" if mark == 0 else "grid", f"M{_LEFT} {y(mark):.1f}H{_WIDTH - _RIGHT}"))
+        grid.append(("axis" if mark == 0 else "grid", f"M{_LEFT} {y(mark):.1f}H{width - _RIGHT}"))
         texts.append(_text(_LEFT - 8, y(mark) + 4, _tick(mark, marks), "end"))
     if marked is not None:
-        grid.append(("axis marked", f"M{x(marked):.1f} {_TOP}V{_HEIGHT - _BOTTOM}"))
+        grid.append(("axis marked", f"M{x(marked):.1f} {_TOP}V{height - _BOTTOM}"))
     for i in _labelled(labels, inner):
-        texts.append(_text(x(i), _HEIGHT - 10, shortened(labels[i], _MAX_TICK_LABEL), "middle"))
+        texts.append(_within(x(i), height - 10, shortened(labels[i], _MAX_TICK_LABEL), width))
     for number, line in enumerate(series, start=1):
         if line.lower is not None and line.upper is not None:
             above = [f"{x(i):.1f} {y(line.upper[i]):.1f}" for i in range(n)]
@@ -178,8 +202,8 @@ def line_chart(
         for i in range(n)
     ]
     return LineChart(
-        _WIDTH,
-        _HEIGHT,
+        width,
+        height,
         description,
         tuple(grid),
         tuple(texts),
@@ -187,41 +211,55 @@ def line_chart(
         tuple(drawn),
         tuple(strips),
         _TOP,
-        _HEIGHT - _TOP - _BOTTOM,
+        height - _TOP - _BOTTOM,
     )
 
 
 def shaded_map(
-    values: Array, rows: Sequence[str], columns: Sequence[str], titles: Sequence[str], description: str
+    levels: Array, rows: Sequence[str], columns: Sequence[str], titles: Sequence[str], description: str
 ) -> ShadedMap:
-    """Squares that are darker where answers are larger; NaN is left blank.
+    """Squares that are darker where answers are larger; every row is named in full.
 
     Args:
-        values: (rows, columns).
+        levels: (rows, columns), as `shades` gives them; −1 leaves a square blank.
         titles: what each square says, row by row.
     """
-    n_rows, n_columns = values.shape
-    names = [shortened(row, _MAX_ROW_LABEL) for row in rows]
-    left = round(8 + _CHARACTER * max(map(len, names)))
-    top, wide = 30, max(n_columns * _SIDE, 160)
+    n_rows, n_columns = levels.shape
+    names = [textwrap.wrap(row, _ROW_LABEL)[:_MAX_ROW_LINES] or [""] for row in map(printable, rows)]
+    left = round(8 + _CHARACTER * max(len(line) for name in names for line in name))
+    wide = min(max(n_columns * _SIDE, 160), max(_MAP_WIDTH, n_columns))
     side = wide / n_columns
-    texts = [
-        _text(left - 6, top + _SIDE * (i + 0.5) + 4, name, "end")
-        for i, name in enumerate(names)
-        if i % _every(n_rows, 34) == 0
-    ]
-    for j in _labelled(columns, wide):
-        label = shortened(columns[j], _MAX_TICK_LABEL)
-        texts.append(_text(left + side * (j + 0.5), top - 10, label, "middle"))
-    level = shades(values)
+    texts, top = _column_labels(columns, left, side)
+    heights = [max(_SIDE, _LINE * len(name)) for name in names]
+    starts = [top + sum(heights[:i]) for i in range(n_rows)]
+    for name, start, height in zip(names, starts, heights, strict=True):
+        first = start + height / 2 + 4 - _LINE * (len(name) - 1) / 2
+        texts += [_text(left - 6, first + _LINE * k, line, "end") for k, line in enumerate(name)]
     squares = [
-        (int(level[i, j]), f"{left + side * j:.1f}", top + _SIDE * i, titles[i * n_columns + j])
+        (int(levels[i, j]), f"{left + side * j:.1f}", starts[i], heights[i], titles[i * n_columns + j])
         for i in range(n_rows)
         for j in range(n_columns)
-        if level[i, j] >= 0
+        if levels[i, j] >= 0
     ]
-    width, height = left + wide + round(_CHARACTER * 6), top + _SIDE * n_rows + 6
-    return ShadedMap(width, height, description, tuple(texts), tuple(squares), f"{side:.1f}", _SIDE)
+    width, height = left + wide + round(_CHARACTER * 3), top + sum(heights) + 6
+    plate = (f"{left}", top, f"{wide:.1f}", sum(heights))
+    return ShadedMap(width, height, description, tuple(texts), tuple(squares), f"{side:.1f}", plate)
+
+
+def _column_labels(columns: Sequence[str], left: int, side: float) -> tuple[list[PlacedText], int]:
+    """What stands above the columns of a map, and how much room it takes: turned where it is wide."""
+    names = [shortened(column, _MAX_TICK_LABEL) for column in columns]
+    widest = _CHARACTER * (max(map(len, names)) + 1)
+    turned = widest > side * _every(len(names), 12)
+    every = _every(_SIDE, side) if turned else _every(widest, side)
+    top = round(widest * 0.85) + 8 if turned else 30
+    texts = [
+        _text(left + side * (j + 0.5) + 4, top - 6, names[j], "start", turn=-90)
+        if turned
+        else _text(left + side * (j + 0.5), top - 10, names[j], "middle")
+        for j in range(0, len(names), every)
+    ]
+    return texts, top
 
 
 def shades(values: Array) -> Array:
@@ -273,9 +311,15 @@ def _labelled(labels: Sequence[str], room: float) -> list[int]:
     return list(range(0, n, _every(n, fit)))
 
 
-def _every(n: int, fit: int) -> int:
-    return -(-n // fit)
+def _every(n: float, fit: float) -> int:
+    return max(1, math.ceil(n / fit))
 
 
-def _text(x: float, y: float, text: str, anchor: str) -> PlacedText:
-    return PlacedText(f"{x:.1f}", f"{y:.1f}", text, anchor)
+def _text(x: float, y: float, text: str, anchor: str, turn: int = 0) -> PlacedText:
+    return PlacedText(f"{x:.1f}", f"{y:.1f}", text, anchor, turn)
+
+
+def _within(x: float, y: float, text: str, width: int) -> PlacedText:
+    """A text centred at x, or as near as the ends of the picture allow."""
+    half = _CHARACTER * len(text) / 2
+    return _text(max(half, min(x, width - half)), y, text, "middle")
