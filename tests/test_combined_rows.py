@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 from leastnoise.bounds import certify, nuclear_norm
 from leastnoise.core import container, merged_cells
 from leastnoise.core.errors import DesignError, MethodError, PlanFileError, QueryError, TooLargeError
-from leastnoise.core.operators import Matrix
+from leastnoise.core.operators import AllOnes, CumulativeSum, Identity, Kronecker, Matrix, Selected, Stack
 from leastnoise.planning import Plan, design, load_plan, plan_from_parts
 from leastnoise.planning.families import dense, few_queries
 from leastnoise.privacy import GDP
@@ -25,6 +26,7 @@ from leastnoise.query import Marginal, MaxVariance, Schema, Where, Workload, ass
 from leastnoise.release import adjust, measure
 from leastnoise.report import audit, summarize
 from leastnoise.strategy import CombinedRows
+from leastnoise.strategy.longest_column import groups_of
 from support import refuses
 from tolerances import ROUNDING, SOLVER
 
@@ -112,6 +114,35 @@ def test_a_direction_that_one_cell_has_is_not_lost() -> None:
     x = np.random.default_rng(2).integers(0, 9, size=2_000)
     answers = strategy.answers_of(Workload.from_matrix(W), strategy.exact_answers(lambda _: [x]))
     assert answers == pytest.approx(W @ x, rel=1e-9)
+
+
+def test_the_longest_column_is_exact_where_rows_come_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Products tell apart the cells of their own tables; near ties are settled in integers all the same."""
+    monkeypatch.setattr(import_module("leastnoise.strategy.longest_column"), "_LOOKUP", 0)
+    n_grouped = 0
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        sizes = rng.integers(2, 5, size=3)
+        kinds = [Identity, CumulativeSum]
+        parts = []
+        for added_up in rng.permutation(3)[:2]:
+            along = [AllOnes if a == added_up else kinds[rng.integers(2)] for a in range(3)]
+            parts.append(Kronecker([make(int(n)) for make, n in zip(along, sizes, strict=True)]))
+        stack = Stack(parts)
+        some = np.sort(rng.permutation(stack.shape[0])[: max(1, 3 * stack.shape[0] // 4)])
+        queries = Selected(stack, some)
+        k = len(some)
+        C = np.triu(rng.integers(-(2**40), 2**40, size=(k, k)))
+        if seed % 2:
+            # Columns whose lengths differ by a unit or by nothing.
+            C = np.diag(np.full(k, 2**40)) + np.triu(rng.integers(0, 2, size=(k, k)), 1)
+        C[np.diag_indices(k)] += 2**41
+        strategy = CombinedRows(C, queries, some, scale=1, noise="gaussian")
+        n_grouped += groups_of(queries, np.arange(stack.shape[1])) is not None
+        A = C.astype(object) @ stack.dense(np.int64)[some].astype(object)
+        costs = [sum(int(a) ** 2 for a in column) for column in A.T.tolist()]
+        assert strategy.sensitivity == max(costs) == costs[strategy.costliest_cell]
+    assert n_grouped >= 3
 
 
 def test_the_longest_column_is_exact_among_ties() -> None:

@@ -37,8 +37,8 @@ _WRITTEN_OUT = 2**22
 # Low rank is searched for up to this many entries.
 _SKETCHED_ENTRIES = 2**26
 
-# Queries over all cells that have weights are written out as floats up to this many entries, 2 GB; beyond, as
-# bytes where they fit.
+# Queries over all cells are written out as floats up to this many entries, 2 GB; beyond, over cells that
+# have weights, as bytes where they fit. 500 conditions over a million cells took 8 GB as floats.
 _WHOLE_ENTRIES = 2**28
 
 # Cells whose columns are floats together there.
@@ -79,7 +79,7 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
         return _bound_of_columns(workload.operator.columns(support) * np.sqrt(w)[:, None], q[support])
     operator = workload.operator
     is_small = operator.is_integer and operator.largest <= np.iinfo(np.int8).max
-    if is_small and operator.shape[0] < len(support) and operator.shape[0] * len(support) > _WHOLE_ENTRIES:
+    if is_small and operator.shape[0] < len(support) and math.prod(operator.shape) > _WHOLE_ENTRIES:
         return _bound_of_many_columns(workload, w, support, q[support])
     is_known = _is_gram_known(workload, w)
     if np.count_nonzero(w) * workload.shape[1] <= _SKETCHED_ENTRIES and not is_known:

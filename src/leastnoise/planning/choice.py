@@ -10,7 +10,7 @@ from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.residuals import RESIDUALS
 from leastnoise.planning.laplace_search import best_with_laplace_noise
-from leastnoise.planning.method import Method, Reasons
+from leastnoise.planning.method import Method, Reasons, Request
 from leastnoise.planning.method_list import FREE_OPERATIONS, SEARCHES, in_order, method_named
 from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.plan import Plan
@@ -83,8 +83,11 @@ def design(
         workload, privacy, objective, options, after, over, tol, time_limit, backend, progress
     )
     has_goal = isinstance(privacy, Goal) or request.spare is not None
-    if method != "auto":
-        return plan_by(method_named(method), request, has_goal)
+    return _best(request, has_goal) if method == "auto" else plan_by(method_named(method), request, has_goal)
+
+
+def _best(request: Request, has_goal: bool) -> Plan:
+    """The plan of the method that serves best, with the noise that the goal allows."""
     reasons = Reasons(request)
     if request.privacy.noise.is_pure:
         return best_with_laplace_noise(in_order(reasons), reasons, has_goal)

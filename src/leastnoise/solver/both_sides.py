@@ -84,6 +84,9 @@ _NEWCOMER = 0.1
 # Eigenvalues below this share of the largest are taken for rounding.
 _WEAK = 1e-14
 
+# Columns of a working set that are multiplied at a time.
+_BLOCK = 2**14
+
 
 class ColumnPasses(Protocol):
     """Columns r_i in k coordinates, (k, d), of rank k, that are only passed over."""
@@ -216,14 +219,14 @@ def generated_from_both_sides(columns: ColumnSource, run: Run) -> Generated:
     Working sets are large from the start: a pass over them costs little beside the rounds that it saves.
     """
 
-    def solve(chosen: Array, start: Array | None, aim: float) -> RoundResult:
+    def solve(working: Array, start: Array | None, aim: float) -> RoundResult:
         if start is not None:
             start = np.maximum(start, _NEWCOMER * float(np.median(start[start > 0])))
         own = replace(run, tol=aim, watch=Watch(run.watch.deadline))
-        found = least_total_over_all(_SinglePrecision(chosen.astype(np.float32)), own, start=start)
-        q = np.zeros(chosen.shape[1])
+        found = least_total_over_all(_SinglePrecision.of(columns, working), own, start=start)
+        q = np.zeros(len(working))
         q[found.index] = found.q
-        return RoundResult(found.M @ chosen, q, found.achieved, found.lower_bound, found.steps, found.ended)
+        return RoundResult(found.M, q, found.achieved, found.lower_bound, found.steps, found.ended)
 
     return generate_columns(
         columns, solve, tol=run.tol, watch=run.watch, joining=_JOINING, mostly_known=_MOSTLY_KNOWN
@@ -236,17 +239,36 @@ class _SinglePrecision:
 
     entries: Array  # (k, d)
 
+    @classmethod
+    def of(cls, columns: ColumnSource, index: Array) -> _SinglePrecision:
+        """Some columns of a source, without ever holding more of them than one block in double precision."""
+        entries = np.empty((columns.shape[0], len(index)), dtype=np.float32)
+        for start in range(0, len(index), _BLOCK):
+            entries[:, start : start + _BLOCK] = columns.take(index[start : start + _BLOCK])
+        return cls(entries)
+
     @property
     def shape(self) -> tuple[int, int]:
         return self.entries.shape[0], self.entries.shape[1]
 
     def gram(self, q: Array) -> Array:
-        scaled = self.entries * np.sqrt(q).astype(np.float32)
-        return np.asarray((scaled @ scaled.T).astype(float))
+        root = np.sqrt(q).astype(np.float32)
+        total = np.zeros((len(self.entries),) * 2)
+        for some in self._blocks():
+            scaled = self.entries[:, some] * root[some]
+            total += scaled @ scaled.T
+        return total
 
     def prices(self, M: Array) -> Array:
-        image = M.astype(np.float32) @ self.entries
-        return np.einsum("ki,ki->i", image, image).astype(float)
+        root = M.astype(np.float32)
+        found = np.empty(self.shape[1])
+        for some in self._blocks():
+            image = root @ self.entries[:, some]
+            found[some] = np.einsum("ki,ki->i", image, image)
+        return found
+
+    def _blocks(self) -> list[slice]:
+        return [slice(start, start + _BLOCK) for start in range(0, self.shape[1], _BLOCK)]
 
 
 def _sharpen(sides: _Sides, beta: float) -> None:

@@ -102,13 +102,13 @@ class RoundResult:
     """What a solver found for the columns of a working set.
 
     Attributes:
-        strategy: M r_i for every column of the set, (r, size).
-        q: their weights.
+        root: M, (r, k).
+        q: the weights of the columns of the set.
         achieved: what the noise reaches with profile 1 at most on the set.
         lower_bound: what the weights prove.
     """
 
-    strategy: Array
+    root: Array
     q: Array
     achieved: float
     lower_bound: float
@@ -116,7 +116,7 @@ class RoundResult:
     ended: Ended
 
 
-# Solves for the columns r_i of a set, (k, size), from weights to start with, to a gap.
+# Solves for the columns of a set, given by their positions, from weights to start with, to a gap.
 SolveSome = Callable[[Array, Array | None, float], RoundResult]
 
 
@@ -173,13 +173,11 @@ def generate_columns(
     aim = _FIRST_GAP
     steps = 0
     for number in range(1, MAX_ROUNDS + 1):
-        chosen = columns.take(working)
-        found = solve(chosen, start, aim)
+        found = solve(working, start, aim)
         steps += found.steps
-        M = _root_of(found.strategy, chosen)
-        prices = columns.prices(M)
+        prices = columns.prices(found.root)
         excess = float(prices.max())
-        best = _better(best, found, M, working, excess, steps, number)
+        best = _better(best, found, working, excess, steps, number)
         watch.tell(steps, best.gap)
         if best.gap <= tol and excess <= 1 + most_excess:
             return replace(best, ended="converged")
@@ -230,11 +228,11 @@ def generated_total(columns: ColumnSource, run: Run) -> Generated:
     The interior-point method solves working sets: it has no trouble with columns that need no weight.
     """
 
-    def solve(chosen: Array, start: Array | None, aim: float) -> RoundResult:
+    def solve(working: Array, start: Array | None, aim: float) -> RoundResult:
+        chosen = columns.take(working)
         found = least_total(chosen, replace(run, tol=aim, watch=Watch(run.watch.deadline)), start=start)
-        return RoundResult(
-            found.strategy, found.q, found.achieved, found.lower_bound, found.steps, found.ended
-        )
+        M = _root_of(found.strategy, chosen)
+        return RoundResult(M, found.q, found.achieved, found.lower_bound, found.steps, found.ended)
 
     return generate_columns(columns, solve, tol=run.tol, watch=run.watch)
 
@@ -271,7 +269,6 @@ def _weights_to_start(d: int, working: Array, q: Array, following: Array) -> Arr
 def _better(
     best: Generated | None,
     found: RoundResult,
-    M: Array,
     working: Array,
     excess: float,
     steps: int,
@@ -279,7 +276,7 @@ def _better(
 ) -> Generated:
     """The best of both sides so far."""
     achieved = found.achieved * excess
-    M, index, q, bound = M / math.sqrt(excess), working, found.q, found.lower_bound
+    M, index, q, bound = found.root / math.sqrt(excess), working, found.q, found.lower_bound
     if best is not None:
         if best.achieved < achieved:
             M, achieved = best.M, best.achieved
@@ -344,8 +341,25 @@ def _first_working_set(columns: ColumnSource, joining: int) -> Array:
 
 def _spanning(columns: ColumnSource, kept: Array, pool: Array) -> Array:
     """`kept`, and columns of the pool that span what it leaves out."""
-    _, basis = spanning_columns(columns.take(kept))
-    if basis.shape[1] == columns.shape[0]:
+    k = columns.shape[0]
+    basis = _spanned_by(columns, kept, np.zeros((k, 0)))[1]
+    if basis.shape[1] == k:
         return kept
-    pivots, _ = spanning_columns(columns.take(pool), basis)
-    return np.union1d(kept, pool[pivots])
+    return np.union1d(kept, _spanned_by(columns, pool, basis)[0])
+
+
+def _spanned_by(columns: ColumnSource, some: Array, basis: Array) -> tuple[Array, Array]:
+    """Those of some columns that span what all do beside a basis, and an orthonormal basis of all then.
+
+    A few at a time: mostly the first span everything, and factors of all would take gigabytes.
+    """
+    k = columns.shape[0]
+    found = [np.zeros(0, dtype=some.dtype)]
+    step = max(_SAMPLED * k, 1024)
+    for start in range(0, len(some), step):
+        if basis.shape[1] == k:
+            break
+        own = some[start : start + step]
+        pivots, basis = spanning_columns(columns.take(own), basis)
+        found.append(own[pivots])
+    return np.concatenate(found), basis

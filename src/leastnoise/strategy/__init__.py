@@ -28,6 +28,7 @@ A module imports only modules that stand above it here:
     budget          what a strategy may spend, and the least scale that keeps to it
     rounding        from real coefficients to integer rows
     query_rows      queries as they are asked, each answered by its own measurement
+    longest_column  the longest column of combinations of queries, exactly
     combined_rows   combinations of a workload's own queries, for few of them over many cells
     structured      blocks of products, for domains that no matrix holds
     joint_rows      products of rows over the axes, each with a multiplier of its own

@@ -5,8 +5,7 @@ whole numbers, upper triangular, and B the queries themselves, an operator. Cell
 are one kind, and the columns of the kinds are held in as few bytes as their entries need.
 
     measured      A x = C (B x), exactly
-    sensitivity   Δ² = max_i ‖C b_i‖², exactly: floats with a bound on their error leave a few columns, which
-                  are then worked out in integers
+    sensitivity   Δ² = max_i ‖C b_i‖², exactly (`longest_column`)
     answers       W = L B, with L from columns that span all directions; the noise of W x is L C⁻¹ ξ
 """
 
@@ -22,10 +21,11 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells, can_compare, merged_cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
-from leastnoise.core.operators import Array, Operator, require_room
+from leastnoise.core.operators import Array, Operator, Selected, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.longest_column import RowGroup, cells_of_all_kinds, groups_of, longest_column
 from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
 from leastnoise.strategy.rounding import rounded_triangle
 
@@ -40,6 +40,9 @@ _MAX_PAIRED = 4_096
 
 # Columns for each direction from which those that span all directions are chosen.
 _CANDIDATES = 8
+
+# Numbers of the combinations that answer a workload which are kept, 256 MB.
+_MAX_KEPT = 2**25
 
 # Directions, at most, where such columns are taken in equal steps through the cells, and all of them count.
 # Of more, a random draw is all but certain to hold every cell of tables that k numbers describe.
@@ -154,37 +157,12 @@ class CombinedRows(Measured):
 
     @cached_property
     def _longest_column(self) -> tuple[int, int]:
-        """max_i ‖C b_i‖², exactly, and a kind of cells that has it.
+        """max_i ‖C b_i‖², exactly, and a kind of cells that has it."""
+        return longest_column(self.coefficients, self._columns, self._groups)
 
-        Guarantee:
-            A column is left out only where its squared length in floats, with the largest error that rounding
-            can have, is below another's less its error. A product of k terms errs by at most
-            (k + 2) ε |C| |b|, so ‖C b‖ by at most (k + 2) ε ‖C‖_F ‖b‖.
-        """
-        from scipy.linalg import blas
-
-        C = self._triangle
-        k = len(C)
-        unit = float(np.abs(C).max(initial=0)) or 1.0
-        C = np.asfortranarray(C / unit)  # a power of two or not, one more rounding of each entry
-        size, eps = float(np.linalg.norm(C)), float(np.finfo(float).eps)
-        lengths, errors = [], []
-        for block in self._blocks():
-            b = block.astype(float, order="F")
-            errors.append((k + 8) * eps * size * np.sqrt((b**2).sum(axis=0)))
-            # A product with a triangle takes half of what one with a square takes.
-            image = blas.dtrmm(1.0, C, b, overwrite_b=1)
-            lengths.append(np.sqrt((image**2).sum(axis=0)))
-        found = np.concatenate([*lengths, [0.0]])
-        error = np.concatenate([*errors, [0.0]]) + (k + 8) * eps * found
-        candidates = np.flatnonzero(found + error >= float((found - error).max()))
-        candidates = candidates[candidates < self._columns.shape[1]]
-        best = (0, 0)
-        for start in range(0, len(candidates), 512):
-            some = candidates[start : start + 512]
-            rows = exact.product(self.coefficients, self._columns[:, some].astype(np.int64))
-            best = max([best, *zip(exact.column_square_sums(rows), some.tolist(), strict=True)])
-        return best
+    @cached_property
+    def _groups(self) -> list[RowGroup] | None:
+        return groups_of(self.queries, self._cells.first)
 
     @cached_property
     def column_costs(self) -> tuple[int, ...]:
@@ -234,8 +212,10 @@ class CombinedRows(Measured):
         n_candidates = min(d, _CANDIDATES * k)
         if k <= _MANY_DIRECTIONS:
             candidates = np.unique(np.linspace(0, d - 1, n_candidates).astype(np.intp))
-        else:
+        elif self._groups is None:
             candidates = np.random.default_rng(0).choice(d, n_candidates, replace=False)
+        else:
+            candidates = cells_of_all_kinds(self._groups, 2 * k)
         # One cell that each query counts, which a sample may miss.
         candidates = np.union1d(candidates, [int(np.argmax(row != 0)) for row in self._columns])
         # More columns than directions know combinations better, and take as much longer.
@@ -276,9 +256,20 @@ class CombinedRows(Measured):
         """L, (m, k), with L B nearest to the rows of an operator on the columns that span all directions."""
         from scipy import linalg
 
+        for known, found in self._last_combinations:
+            if known is operator:
+                return found
         Q, triangle = self._coordinates
         rows = operator.columns(self._cells.first[self._spanning])
-        return np.asarray(linalg.solve_triangular(triangle, (rows @ Q).T).T)
+        found = np.asarray(linalg.solve_triangular(triangle, (rows @ Q).T).T)
+        if found.size <= _MAX_KEPT:
+            self._last_combinations[:] = [(operator, found)]
+        return found
+
+    @cached_property
+    def _last_combinations(self) -> list[tuple[Operator, Array]]:
+        """The operator last asked about and its combinations: checks and certificates ask again and again."""
+        return []
 
     def _gains(self, operator: Operator) -> Array:
         """L C⁻¹, (m, k): how the noise on what is measured enters every answer."""
@@ -398,5 +389,6 @@ def combined_rows(
     C: Array, workload: Workload, positions: Array, scale: int, noise: str, neighbours: str
 ) -> CombinedRows:
     """Combinations of some queries of a workload."""
-    queries = workload.operator_at(positions)
+    all_of_them = len(positions) == workload.shape[0]
+    queries = workload.operator if all_of_them else Selected(workload.operator, positions)
     return CombinedRows(C, queries, positions, scale=scale, noise=noise, neighbours=neighbours)

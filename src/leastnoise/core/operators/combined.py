@@ -333,30 +333,37 @@ class _SameRows(Operator):
 
 
 class Selected(_SameRows):
-    """Some rows of an operator, each once, in any order."""
+    """Some rows of an operator, each once, in any order.
+
+    Attributes:
+        index: which rows.
+    """
 
     def __init__(self, inner: Operator, index: Array) -> None:
         self.inner = inner
-        self._index = np.asarray(index, dtype=np.intp)
-        self.shape = (len(self._index), inner.shape[1])
+        self.index = np.asarray(index, dtype=np.intp)
+        self.shape = (len(self.index), inner.shape[1])
 
     @property
     def is_quick(self) -> bool:
         return False
 
     def apply(self, x: Array) -> Array:
-        return np.asarray(self.inner.apply(x)[self._index])
+        return np.asarray(self.inner.apply(x)[self.index])
 
     def adjoint(self, y: Array) -> Array:
         spread = np.zeros((self.inner.shape[0], *y.shape[1:]), dtype=y.dtype)
-        spread[self._index] = y
+        spread[self.index] = y
         return self.inner.adjoint(spread)
 
     def rows(self, index: Sequence[int] | Array) -> Array:
-        return self.inner.rows(self._index[np.asarray(index, dtype=np.intp)])
+        return self.inner.rows(self.index[np.asarray(index, dtype=np.intp)])
+
+    def columns(self, index: Sequence[int] | Array) -> Array:
+        return np.asarray(self.inner.columns(index)[self.index])
 
     def row_norms(self) -> Array:
-        return np.asarray(self.inner.row_norms()[self._index])
+        return np.asarray(self.inner.row_norms()[self.index])
 
 
 class Padded(_SameRows):

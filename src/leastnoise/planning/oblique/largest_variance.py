@@ -142,18 +142,13 @@ def alternate(
     for done in range(rounds + 1):
         is_last = deadline.is_past
         if done % _ROUNDS_PER_INNER == 0 or is_last:
-            split = state.to_split()
             try:
-                x, value = _best_precisions(split, of_terms, inner, row_seconds())
+                best, has_gained = _compared(best, replace(state, weights=weights), inner, row_seconds(), tol)
             except RowsTakeTooLong:
                 if math.isinf(best.largest):
                     raise
                 return replace(best, ended="deadline")
-            idle = idle + 1 if value > best.largest * (1 - tol) else 0
-            if value < best.largest:
-                split = replace(split, x=x, total=math.nan)
-                best = replace(best, split=split, largest=value, p=weights / of_terms[terms])
-            best = replace(best, rounds=replace(state, weights=weights))
+            idle = 0 if has_gained else idle + 1
             if idle == _PATIENCE or is_last:
                 rounds_ended: Ended = "converged" if idle == _PATIENCE else "deadline"
                 return replace(best, ended=worst_ending([first_ended, rounds_ended]))
@@ -163,6 +158,19 @@ def alternate(
         weights = weights * ratios**_BOLDNESS
         weights = weights / weights.sum()
     return replace(best, ended=worst_ending([first_ended, best.ended]))
+
+
+def _compared(
+    best: Alternated, state: RowRounds, inner: Inner, most_seconds: float, tol: float
+) -> tuple[Alternated, bool]:
+    """The better of the best so far and the axes as they stand, and whether these gained enough."""
+    split = state.to_split()
+    x, value = _best_precisions(split, state.caps, inner, most_seconds)
+    has_gained = value <= best.largest * (1 - tol)
+    if value < best.largest:
+        p = state.weights / state.caps[best.terms]
+        best = replace(best, split=replace(split, x=x, total=math.nan), largest=value, p=p)
+    return replace(best, rounds=state), has_gained
 
 
 def _best_precisions(split: Split, caps: Array, inner: Inner, most_seconds: float) -> tuple[Array, float]:
