@@ -25,7 +25,13 @@ from leastnoise.core.operators import Array, Operator, Selected, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy.budget import check_spent, least_scale
-from leastnoise.strategy.longest_column import RowGroup, cells_of_all_kinds, groups_of, longest_column
+from leastnoise.strategy.longest_column import (
+    RowGroup,
+    cells_of_all_kinds,
+    groups_of,
+    longest_column,
+    squares_by_groups,
+)
 from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
 from leastnoise.strategy.rounding import rounded_triangle
 
@@ -237,6 +243,9 @@ class CombinedRows(Measured):
 
     def _shares_outside(self, Q: Array) -> Array:
         """How much of every column lies outside what Q spans, of its squared length."""
+        if self._groups is not None:
+            inside, squares = squares_by_groups(Q.T, self._groups)
+            return np.asarray(1 - inside / np.where(squares > 0, squares, 1))
         shares = []
         for block in self._blocks():
             b = block.astype(float)

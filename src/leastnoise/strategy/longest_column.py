@@ -113,7 +113,8 @@ def longest_column(C: Array, columns: Array, groups: Sequence[RowGroup] | None) 
     scaled = C.astype(float) / unit  # a power of two or not, one more rounding of each entry
     candidates = np.arange(columns.shape[1])
     if groups is not None:
-        candidates = _possible(*_squares_by_groups(scaled, groups))
+        found, squares = squares_by_groups(scaled, groups)
+        candidates = _possible(found, _error_by_groups(scaled, groups, squares))
     found, error = _lengths(scaled, columns, candidates)
     candidates = candidates[_possible(found, error)]
     best = (0, 0)
@@ -129,12 +130,8 @@ def _possible(found: Array, error: Array) -> Array:
     return np.flatnonzero(found + error >= float((found - error).max(initial=0.0)))
 
 
-def _squares_by_groups(C: Array, groups: Sequence[RowGroup]) -> tuple[Array, Array]:
-    """(1) for every column, and a bound on its error.
-
-    Every product is one of sums of at most k terms, in three steps, and what is summed is at most
-    |b|ᵀ|C|ᵀ|C||b| ≤ ‖C‖_F² ‖b‖² in all: the error is at most (3k + the number of pairs) ε of that.
-    """
+def squares_by_groups(C: Array, groups: Sequence[RowGroup]) -> tuple[Array, Array]:
+    """(1) for every column, C any (r, k), and ‖b_i‖²."""
     G = C.T @ C
     n_columns = len(groups[0].kind)
     found, squares = np.zeros(n_columns), np.zeros(n_columns)
@@ -146,8 +143,17 @@ def _squares_by_groups(C: Array, groups: Sequence[RowGroup]) -> tuple[Array, Arr
         for h in groups[i + 1 :]:
             P = D.T @ G[np.ix_(g.rows, h.rows)] @ h.different
             found += 2 * P[g.kind, h.kind]
+    return found, squares
+
+
+def _error_by_groups(C: Array, groups: Sequence[RowGroup], squares: Array) -> Array:
+    """A bound on the error of (1).
+
+    Every number is one of sums of at most k terms, in three steps, and what is summed is at most
+    |b|ᵀ|C|ᵀ|C||b| ≤ ‖C‖_F² ‖b‖² in all: the error is at most (3k + the number of pairs) ε of that.
+    """
     terms = 3 * len(C) + len(groups) ** 2 + 16
-    return found, 2 * terms * _EPS * float(np.linalg.norm(C)) ** 2 * squares
+    return np.asarray(2 * terms * _EPS * float(np.linalg.norm(C)) ** 2 * squares)
 
 
 def _lengths(C: Array, columns: Array, some: Array) -> tuple[Array, Array]:
