@@ -18,6 +18,7 @@
     split.py                the best split of a budget over blocks
     table_unions.py         dense noise over the tables that products of few of many axes cross
     one_axis.py             all attributes but one asked value by value: a matrix for every block
+    axis_blocks.py          the same for few rows over many values, in total variance
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the best weights of products of rows, axis by axis
     row_blocks.py           products along axes where most weights are zero, block by block
@@ -28,6 +29,7 @@ and the integer strategy alone.
 """
 
 from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
+from leastnoise.solver.axis_blocks import AxisBlocks, least_total_of_blocks
 from leastnoise.solver.both_sides import generated_from_both_sides, least_total_over_all
 from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.capped_product_weights import (
@@ -60,6 +62,7 @@ from leastnoise.solver.weighting import Weighting, optimal_weighting
 __all__ = [
     "BACKENDS",
     "NUMPY",
+    "AxisBlocks",
     "Backend",
     "CappedQueries",
     "CappedSolution",
@@ -83,6 +86,7 @@ __all__ = [
     "least_largest_over_one_axis",
     "least_largest_weights",
     "least_profile",
+    "least_total_of_blocks",
     "least_total_of_many",
     "least_total_of_many_pairs",
     "least_total_of_tables",

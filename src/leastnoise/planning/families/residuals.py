@@ -48,6 +48,7 @@ from leastnoise.planning.families.residual_proofs import (
 from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.oblique.largest_variance import Alternated, alternate
 from leastnoise.planning.oblique.proposal import (
+    LEAST_TOL,
     SHARE,
     answering_all,
     proposal_of,
@@ -55,6 +56,7 @@ from leastnoise.planning.oblique.proposal import (
     with_small_weights,
 )
 from leastnoise.planning.oblique.row_variances import RowsTakeTooLong, leading_rows, totals_of
+from leastnoise.planning.oblique.shared_axis import SharedAxis, share_axis
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.oblique.within_caps import lower_total
@@ -87,6 +89,9 @@ _SEARCHING = 0.65
 
 # When the budget has been shared among blocks:
 _SHARING = 0.75
+
+# Attributes share an axis where that lowers the total by this share: such blocks take longer to measure.
+_WORTH_SHARING = 5e-3
 
 
 def _deadline(request: Request) -> Deadline:
@@ -155,6 +160,9 @@ def _find(request: Request) -> SearchResult:
         endings.append(split.ended)
         how = f"{split.sweeps} sweeps over the attributes"
         witness, ended = proof_of_total(request, split, question.weights)
+        shared = _shared_axis(request, question.products, weights)
+        if shared is not None and shared.total < split.total * (1 - _WORTH_SHARING):
+            return _found_by_sharing(request, shared, witness, [*endings, shared.ended, ended])
         return _found(request, split, witness, how, [*endings, ended])
     assert question.caps is not None
     if kind == "largest":
@@ -168,6 +176,29 @@ def _find(request: Request) -> SearchResult:
         witness, ended = proof_of_largest(request, split, dual)
         return _found(request, split, witness, "in turns with weights of their queries", [*endings, ended])
     return _find_within_caps(request, question)
+
+
+def _shared_axis(request: Request, products: Products, weights: Array) -> SharedAxis | None:
+    """Attributes asked in many ways as one axis with rows of its own in every block; None where none are."""
+    if request.privacy.relation.replaces or request.over is not None:
+        return None
+    try:
+        return share_axis(products, weights, deadline=_deadline(request).part(_SHARING))
+    except DesignError:
+        # What residuals have found serves all the same.
+        return None
+
+
+def _found_by_sharing(
+    request: Request, shared: SharedAxis, witness: ProductWitness, endings: Sequence[Ended]
+) -> SearchResult:
+    name = " and ".join(shared.products.axes[shared.place].names)
+    note = (
+        f"oblique residuals of {len(shared.products.terms):,} products, with rows of its own over {name} for "
+        f"each of {len(shared.blocks):,} sets of other attributes"
+    )
+    proposal = shared.proposal(tol=max(request.tol, LEAST_TOL))
+    return SearchResult(proposal, witness, "stopped", note, worst_ending(endings))
 
 
 def _least_largest(

@@ -71,7 +71,7 @@ def answering_all(split: Split, *, at_most: float = SHARE) -> Split:
 
 
 # The family itself is rarely nearer to the optimum than this, and narrower integers are answered faster.
-_LEAST_TOL = 1e-5
+LEAST_TOL = 1e-5
 
 
 def proposal_of(split: Split, *, tol: float = 1e-6) -> BlockProposal:
@@ -80,7 +80,7 @@ def proposal_of(split: Split, *, tol: float = 1e-6) -> BlockProposal:
     Args:
         tol: the relative gap to the optimum that was asked for.
     """
-    fine = max(tol, _LEAST_TOL)
+    fine = max(tol, LEAST_TOL)
     forms: list[list[AxisForm]] = []
     for axis, of_axis in enumerate(split.axes):
         size = split.products.axes[axis].size
