@@ -35,8 +35,11 @@ from leastnoise.strategy import AxisForm, BlockProposal, centred_form, split_for
 # Combinations of the values of the shared axis, at most.
 MAX_VALUES = 4_096
 
-# Rows that products ask of it, all together, and directions of all blocks, at most: half a second a step.
+# Rows that products ask of it, all together, at most.
 _MAX_ROWS = 2_048
+
+# Operations of a step over the shared axis, at most, about a tenth of a second: of 40 to 100 steps each turn.
+_MAX_OPERATIONS = 4e9
 
 # Values of another axis, at most, where more than its values is asked.
 _MAX_SPLIT = 512
@@ -203,7 +206,7 @@ class _Turns:
         for _ in range(_MAX_TURNS):
             self._place_all(costs)
             factors = [self._factor(s, rows) for s in self.blocks]
-            if sum(map(len, factors)) > _MAX_ROWS:
+            if sum(4.0 * R.size * len(R) + 10.0 * len(R) ** 3 for R in factors) > _MAX_OPERATIONS:
                 return None
             found = least_total_of_blocks(factors, tol=_GAP, start=q, deadline=self.deadline)
             gain = math.inf if best is None else 1 - found.achieved / best.total
