@@ -21,6 +21,7 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     dossier/             the folder of files that a publication needs beside its page
     answers.py           answers and quantiles as CSV, Parquet, JSON and Excel files
     comparison.py        `compare`: every method side by side
+    side_by_side.py      two or more plans side by side
     pure_alternative.py  what a plan with a delta could do without one
     redesign.py          several requests designed again
     pressure.py          how hard each target presses on the cost
@@ -47,6 +48,7 @@ from leastnoise.report.plan_sentences import likeliest_guess, target_to_text
 from leastnoise.report.publication import PUBLICATION_KEYS, Publication, publication_from_plain
 from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.report.redesign import Turn
+from leastnoise.report.side_by_side import PlansSideBySide
 from leastnoise.report.summary import Report, summarize
 from leastnoise.report.tables import cost_table, cross_table, drivers_lines, drivers_table
 from leastnoise.report.trade_off import tradeoff
@@ -57,6 +59,7 @@ __all__ = [
     "Dossier",
     "Drawing",
     "Drivers",
+    "PlansSideBySide",
     "Publication",
     "Report",
     "Tradeoff",

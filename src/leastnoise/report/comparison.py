@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any
@@ -192,9 +192,12 @@ def compare(
     workload: Workload,
     privacy: Goal | LeastLoss | None,
     *,
-    methods: Sequence[str] | None = None,
+    methods: Sequence[str | tuple[str, Mapping[str, Any]]] | None = None,
     objective: Objective | None = None,
+    over: str | None = None,
+    tol: float = 1e-6,
     time_limit: float | None = None,
+    backend: str = "numpy",
     data: Any = None,
     progress: Callable[[Turn], None] | None = None,
 ) -> MethodComparison:
@@ -206,10 +209,14 @@ def compare(
     Args:
         workload: what is asked, from `assemble`.
         privacy: the goal; `LeastLoss` or None where targets are to be met at the least cost.
-        methods: names to try; all that there are unless given.
+        methods: names to try; all that there are unless given. A name with options, as in
+            ``("hierarchical", {"branching": 4})``, is a row of its own.
         objective: what accurate means, as for `design`.
+        over: an attribute that is time, as for `design`.
+        tol: the relative gap to the proven optimum at which a search may stop.
         time_limit: seconds for each method, 10 unless given. One that searches for longer gives the
             best it has found, and the table marks it.
+        backend: "numpy", "torch" or "cuda".
         data: public data, whatever `measure` takes, on which methods that depend on the data are
             simulated. Never private data: the noise is drawn from a fixed seed, and the errors shown
             are those on this table.
@@ -220,27 +227,29 @@ def compare(
         MethodError: if it names one that there is not.
     """
     limit = TIME_LIMIT if time_limit is None else time_limit
-    request = checked_request(workload, privacy, objective, None, (), None, 1e-6, limit, "numpy", None)
+    request = checked_request(workload, privacy, objective, None, (), over, tol, limit, backend, None)
     chosen = _chosen(methods)
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)
     has_goal = isinstance(privacy, Goal)
     aside = without_delta(privacy) if isinstance(privacy, ApproxDP) else None
     others = [
-        m for m in chosen if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
+        (m, own)
+        for m, own in chosen
+        if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
     ]
     series = DesignSeries(None, progress, len(chosen) + len(others))
     placed: list[Contender] = []
     left_out: list[Contender] = []
     bounds = [0.0]
     reasons = Reasons(request)
-    for method in chosen:
+    for method, own in chosen:
         _, tell = series.begin(method.name)
         try:
-            found = _contenders(method, reasons, tell, counts, has_goal=has_goal)
+            found = _contenders(method, own, reasons, tell, counts, has_goal=has_goal)
         except LeastnoiseError as error:
             reason = getattr(error, "misses", str(error))
-            left_out.append(Contender(method.name, None, None, None, 0.0, reason))
+            left_out.append(Contender(_named(method, own), None, None, None, 0.0, reason))
         else:
             placed += [contender for contender, _ in found]
             bounds += [bound for _, bound in found]
@@ -252,24 +261,41 @@ def compare(
     return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
 
 
-def _chosen(names: Sequence[str] | None) -> tuple[Method, ...]:
-    """The methods of these names; all that there are unless given."""
+# A method, with options of its own where some were given.
+_Choice = tuple[Method, Mapping[str, Any] | None]
+
+
+def _chosen(names: Sequence[str | tuple[str, Mapping[str, Any]]] | None) -> tuple[_Choice, ...]:
+    """The methods of these names, with their options; all that there are unless given."""
     if names is None:
-        return all_methods()
+        return tuple((method, None) for method in all_methods())
     if len(names) == 0:
         raise InputError.must("methods", "name at least one method, or be left out for all of them", given=[])
-    return tuple(method_named(name) for name in names)
+    found: list[_Choice] = []
+    for given in names:
+        name, own = (given, None) if isinstance(given, str) else given
+        method = method_named(name)
+        if own is not None:
+            # A misspelt option is refused before anything is designed.
+            method.check_options(own)
+        found.append((method, own))
+    return tuple(found)
+
+
+def _named(method: Method, options: Mapping[str, Any] | None) -> str:
+    """A method with its options, as in "hierarchical, branching = 4"."""
+    return ", ".join([method.name, *(f"{name} = {value}" for name, value in (options or {}).items())])
 
 
 def _asides(
-    methods: Sequence[Method], reasons: Reasons, series: DesignSeries, counts: Array | None
+    methods: Sequence[_Choice], reasons: Reasons, series: DesignSeries, counts: Array | None
 ) -> list[Contender]:
     """What methods give without the delta of the goal; one that fails is left out without a reason."""
     found = []
-    for method in methods:
+    for method, own in methods:
         _, tell = series.begin(method.name)
         with suppress(LeastnoiseError):
-            placed = _contenders(method, reasons, tell, counts, has_goal=True)
+            placed = _contenders(method, own, reasons, tell, counts, has_goal=True)
             # The bound is about the noise of the goal itself.
             found += [
                 replace(c, method=f"{c.method}{_NO_DELTA}", gap=None, is_without_delta=True)
@@ -280,6 +306,7 @@ def _asides(
 
 def _contenders(
     method: Method,
+    own: Mapping[str, Any] | None,
     reasons: Reasons,
     progress: Callable[[Progress], None],
     counts: Array | None,
@@ -295,9 +322,10 @@ def _contenders(
     if reason is not None:
         raise MethodError(reason, field="method", given=method.name)
     # Where a method serves, so do its variants.
-    named = {f"{method.name}, {variant}": options for variant, options in method.variants.items()}
+    tried = {f"{method.name}, {variant}": options for variant, options in method.variants.items()}
+    tried = {method.name: reasons.request.options, **tried} if own is None else {_named(method, own): own}
     found = []
-    for name, options in {method.name: reasons.request.options, **named}.items():
+    for name, options in tried.items():
         began = time.monotonic()
         request = replace(reasons.request, options=options, progress=progress)
         plan = plan_from_search(method, request, has_goal, reasons.needs(method))

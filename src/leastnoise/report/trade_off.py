@@ -74,6 +74,7 @@ def tradeoff(
     objective: Objective | None = None,
     method: str = "auto",
     options: Mapping[str, Any] | None = None,
+    over: str | None = None,
     tol: float = 1e-6,
     time_limit: float | None = None,
     backend: str = "numpy",
@@ -89,6 +90,11 @@ def tradeoff(
         factors: factors on all targets; the result gives the ε that each needs.
         delta: where the goal names none; 1e-6 unless given.
         objective: what accurate means, as for `design`.
+        method: as for `design`; so are ``options``, ``over``, ``tol`` and ``backend``.
+        options: what the method understands.
+        over: an attribute that is time.
+        tol: the relative gap to the proven optimum at which a search may stop.
+        backend: "numpy", "torch" or "cuda".
         time_limit: seconds for all of it, shared among what has to be designed; the goal's own ε comes first.
             A search that runs out of time tells its gap, and what it was too late for is said.
         progress: called with a `Turn` when a design begins and after every step of it.
@@ -109,7 +115,13 @@ def tradeoff(
     wanted = _numbers("epsilons", EPSILONS if epsilons is None else epsilons)
     wanted_factors = _numbers("factors", factors)
     chosen = default_objective(workload, objective, has_goal=isinstance(privacy, Goal))
-    settings: dict[str, Any] = {"method": method, "options": options, "tol": tol, "backend": backend}
+    settings: dict[str, Any] = {
+        "method": method,
+        "options": options,
+        "over": over,
+        "tol": tol,
+        "backend": backend,
+    }
     series = DesignSeries(time_limit, progress)
     every = sorted({*wanted, *([] if asked is None else [asked])})
     curve = _Curve(workload, goal, chosen, series, settings, len(every))

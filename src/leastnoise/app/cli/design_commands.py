@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import textwrap
+import tomllib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,10 +20,12 @@ from leastnoise.app.cli.outputs import (
 from leastnoise.app.cli.plan_cache import NoCache, keep_plan, kept_plan
 from leastnoise.app.cli.terminal import console, designing, gap_to_text, say, spinner
 from leastnoise.app.specification import Spec, load_spec
+from leastnoise.core.errors import InputError
 from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_replaceable
-from leastnoise.planning import Plan, load_plan
+from leastnoise.planning import Plan, all_methods, load_plan
 from leastnoise.report import (
+    PlansSideBySide,
     Turn,
     check_kind,
     cost_table,
@@ -197,8 +200,14 @@ def _watching(what: str) -> Iterator[Callable[[Turn], None]]:
 
 def compare(
     spec: SpecFile,
+    other: Annotated[
+        Path | None, typer.Argument(help="a second specification: compares the plans of both")
+    ] = None,
     method: Annotated[
-        list[str] | None, typer.Option(help="a method to include; repeatable; all by default")
+        list[str] | None,
+        typer.Option(
+            help="a method, with options as in hierarchical:branching=4; repeatable; all by default"
+        ),
     ] = None,
     time_limit: Annotated[float | None, typer.Option(help="seconds for each method; 10 by default")] = None,
     public_data: Annotated[
@@ -208,17 +217,62 @@ def compare(
 ) -> None:
     """Compare the methods: error, gap to the proven lower bound, and time."""
     asked = load_spec(spec)
+    if other is not None:
+        _compare_plans({str(spec): asked, str(other): load_spec(other)}, method, time_limit, public_data)
+        return
+    settings = asked.design_settings()
+    own = settings.pop("method", "auto"), settings.pop("options", {})
+    settings.pop("time_limit", None)
+    chosen = None if method is None else [_method_with_options(text) for text in method]
+    if chosen is None and own[1]:
+        # What the specification asks is a row of its own beside every method as it is.
+        chosen = [own, *(one.name for one in all_methods())]
     with _watching("comparing methods") as progress:
         table = leastnoise.compare(
             asked.workload,
             asked.asked_privacy,
-            methods=method,
-            objective=asked.design_settings().get("objective"),
+            methods=chosen,
             time_limit=time_limit,
             data=public_data,
             progress=progress,
+            **settings,
         )
     say(table)
+
+
+def _compare_plans(
+    specs: dict[str, Spec], method: list[str] | None, time_limit: float | None, public_data: str | None
+) -> None:
+    """Say what two specifications promise and how accurate each is, side by side."""
+    for name, given in {"method": method, "public_data": public_data}.items():
+        if given is not None:
+            option = f"--{name.replace('_', '-')}"
+            raise InputError(
+                f"{option} is for the methods of one specification",
+                field=name,
+                remedy="name one specification",
+            )
+    if len(specs) < 2:
+        raise InputError("name two different specifications, or one", field="other", given=next(iter(specs)))
+    say(PlansSideBySide({name: designed(spec, time_limit) for name, spec in specs.items()}))
+
+
+def _method_with_options(text: str) -> str | tuple[str, dict[str, Any]]:
+    """A method as it is typed: its name, and after a colon its options, such as hierarchical:branching=4."""
+    name, colon, listed = text.partition(":")
+    if not colon:
+        return name
+    options: dict[str, Any] = {}
+    for part in listed.split(","):
+        key, equals, value = (word.strip() for word in part.partition("="))
+        if not key or not equals:
+            raise InputError.must("method", "be a name, or name:option=value,option=value", given=text)
+        try:
+            options[key] = tomllib.loads(f"value = {value}")["value"]
+        except tomllib.TOMLDecodeError:
+            # A word without quotes: shells take quotes away.
+            options[key] = value
+    return name, options
 
 
 def methods() -> None:
