@@ -152,7 +152,7 @@ def _ask(
         sizes = [n_cells_of(block, schema) for block in blocks]
         if route_of(backend, sum(sizes)) == "numpy":
             query = f"SELECT {', '.join(coded_columns(schema, blocks))} FROM ({backend.compile(records)})"
-            with _without_constraints(backend._session):
+            with _spark_settings(backend._session):
                 return counted_in_partitions(backend._session.sql(query), schema, blocks)
         which, cells, n_records = _answer(backend, _grouped(backend, records, schema, blocks))
         watch.attach()
@@ -407,7 +407,7 @@ def _answer(backend: Any, query: str) -> tuple[npt.NDArray[Any], ...]:
         found = backend.con.sql(query).fetchnumpy()
         return tuple(np.asarray(found[column]) for column in _ANSWER)
     if backend.name == "pyspark":
-        with _without_constraints(backend._session):
+        with _spark_settings(backend._session):
             # Ibis goes by way of pandas, which takes longer and warns of what it will no longer do.
             frame = backend._session.sql(query)
             found = frame.toArrow() if hasattr(frame, "toArrow") else frame.toPandas()
@@ -416,19 +416,27 @@ def _answer(backend: Any, query: str) -> tuple[npt.NDArray[Any], ...]:
     return tuple(arrow[column].to_numpy() for column in _ANSWER)
 
 
-@contextmanager
-def _without_constraints(session: Any) -> Iterator[None]:
-    """Spark without a search for filters that follow from others, for as long as one query takes.
+# Settings of Spark under which the queries of this file run, and no others.
+_SPARK_SETTINGS = {
+    # A search for filters that follow from others: with 20 attributes it took more than a minute, before the
+    # first of 20,000 records was read, and it finds nothing here.
+    "spark.sql.constraintPropagation.enabled": "false",
+    # Bytes of a method that Spark generates, at most: Java compiles no longer one and runs it some ten times
+    # slower. Placing two million records in 20 attributes took 20 s of processor time, and 4 to 8 s so.
+    "spark.sql.codegen.hugeMethodLimit": "8000",
+}
 
-    With 20 attributes that search took more than a minute, before the first of 20,000
-    records was read, and it finds nothing here.
-    """
-    name = "spark.sql.constraintPropagation.enabled"
-    before = session.conf.get(name)
-    session.conf.set(name, "false")
+
+@contextmanager
+def _spark_settings(session: Any) -> Iterator[None]:
+    """Spark with these settings, for as long as one query takes."""
+    before = {name: session.conf.get(name) for name in _SPARK_SETTINGS}
+    for name, value in _SPARK_SETTINGS.items():
+        session.conf.set(name, value)
     try:
         yield
     finally:
         # A session that was stopped meanwhile takes no settings; what stopped it is the error to raise.
         with suppress(Exception):
-            session.conf.set(name, before)
+            for name, value in before.items():
+                session.conf.set(name, value)
