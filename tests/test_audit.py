@@ -32,7 +32,7 @@ from leastnoise.app.cli.main import app
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import InputError, MethodError
 from leastnoise.core.operators import arranged
-from leastnoise.data import duckdb_counts, handle, sources
+from leastnoise.data import duckdb_counts, handle, postgres_counts, sources, text_records
 from leastnoise.data import duckdb_scan as counting
 from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
@@ -469,7 +469,7 @@ def reading_traces(name: str, held: str) -> list[list[tuple[str, int]]]:
         found.append(
             lines_run(
                 lambda data=data: measuring._read(plan, release.count_tables(plan.workload, data, 1)),
-                sources._text,
+                text_records._text,
             )
         )
     return found
@@ -490,11 +490,11 @@ def test_reading_a_table_does_not_branch_on_its_records(name: str, held: str) ->
 
 def test_reading_one_text_does_not_branch_on_it() -> None:
     texts = ["F", "M", "?", "", "99", "-1e9", "x" * 5000, "\0", "nan", "None"]
-    first, *others = [lines_run(lambda text=text: sources._text(text)) for text in texts]
+    first, *others = [lines_run(lambda text=text: text_records._text(text)) for text in texts]
     assert len(first) > 1
     assert all(other == first for other in others)
     # What is not ASCII takes another way, and is noticed.
-    assert lines_run(lambda: sources._text("\u00e9")) != first
+    assert lines_run(lambda: text_records._text("\u00e9")) != first
 
 
 def test_a_branch_on_a_record_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -689,7 +689,10 @@ PATH = [
     duckdb_counts._streamed,
     duckdb_counts._grouped,
     engines.scanner,
-    engines._ask,
+    engines._Scans.counts,
+    engines._counted,
+    postgres_counts.PostgresCount.counted,
+    postgres_counts.PostgresCount._cells,
     release.measured,
     release.counts_of,
     Structured.block_forms,

@@ -41,10 +41,11 @@ from leastnoise.core.errors import (
     SchemaError,
     TooLargeError,
 )
-from leastnoise.data import Data, dialects, spark_counts, vectorize
+from leastnoise.data import Data, dialects, handle, spark_counts, vectorize
 from leastnoise.data import ibis_scan as engines
 from leastnoise.data import table_cover as blocks
 from leastnoise.data.people import Person
+from leastnoise.data.postgres_counts import PostgresCount
 from leastnoise.query import Bins, Categories, Cleaning, Hierarchy, Integers, Periods, Schema
 from oracle_cleaning import CASES, cell, odd
 from oracle_dates import ZONES, Case, day_of_moment, day_of_text, odd_text
@@ -1171,7 +1172,7 @@ def test_warehouses_get_sql_without_a_word_of_the_schema(name: str) -> None:
         n=Categories([1, 5], other="?"),
     )
     engine, table = Offline(name), ibis.table(kinds, name="people")
-    records = engines._records(engine, table, schema, Person("id"))
+    records = engines._placed(engine, table, schema, Person("id"))
     found = engines._truncated(engine, records, schema, engines._Limit(3, "age"))
     for asked in ([("sex", "age"), ("income",), ()], [("n",)]):
         query = engines._grouped(engine, found, schema, asked)
@@ -1186,6 +1187,91 @@ def test_records_in_no_cell_are_those_of_loops_over_records(engine: Any) -> None
         assert counts_as_by_hand(loaded(engine, table), table, k)
 
 
+def scan_by_scan(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Every block in a scan of its own; what each scan reads, as SQL."""
+    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
+    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+    monkeypatch.setattr(handle, "MAX_BLOCKS", 1)
+    own, read = engines._counted, []
+
+    def counted(backend: Any, records: Any, *asked: Any) -> Any:
+        read.append(backend.compile(records).upper())
+        return own(backend, records, *asked)
+
+    monkeypatch.setattr(engines, "_counted", counted)
+    return read
+
+
+@pytest.mark.thorough
+def test_records_of_a_person_are_limited_once_for_all_scans(
+    engine: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = scan_by_scan(monkeypatch)
+    table = random_table(7)
+    assert counts_as_by_hand(loaded(engine, table), table, 2)
+    assert len(read) > 2 and not any("ROW_NUMBER" in query for query in read)
+    assert counts_as_by_hand(loaded(engine, table), table, None)
+
+
+def test_a_user_who_may_hold_nothing_in_postgres_gets_the_same_counts(
+    server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = scan_by_scan(monkeypatch)
+    engine = server.connect()
+    table = random_table(8)
+    source = loaded(engine, table)
+    engine.con.execute("REVOKE TEMPORARY ON DATABASE postgres FROM PUBLIC")
+    engine.con.execute("DROP ROLE IF EXISTS reader")
+    engine.con.execute("CREATE ROLE reader")
+    engine.con.execute(f"GRANT SELECT ON {source.get_name()} TO reader")
+    engine.con.execute("SET ROLE reader")
+    engine.con.commit()
+    try:
+        assert counts_as_by_hand(source, table, 2)
+        assert sum("ROW_NUMBER" in query for query in read) == len(read) > 2
+    finally:
+        engine.con.rollback()
+        engine.con.execute("RESET ROLE")
+        engine.con.execute("GRANT TEMPORARY ON DATABASE postgres TO PUBLIC")
+        engine.con.execute(f"DROP TABLE {source.get_name()}")
+        engine.con.commit()
+
+
+def test_postgres_counts_blocks_over_several_numbers(postgres: Any) -> None:
+    """Attributes of all sizes, so that blocks lie in one, two or three columns of packed cells."""
+    for seed in range(12):
+        rng = np.random.default_rng(seed)
+        sizes = [int(rng.choice([1, 2, 3, 10, 16, 2**15, 2**31, 2**40])) for _ in range(8)]
+        schema = Schema(**{f"a{k}": range(size) for k, size in enumerate(sizes)})
+        rows = [
+            [None if rng.random() < 0.03 else int(rng.integers(min(size, 3))) for size in sizes]
+            for _ in range(80)
+        ]
+        small = [k for k, size in enumerate(sizes) if size <= 16]
+        large = [k for k, size in enumerate(sizes) if 16 < size <= 2**15][:1]
+        asked = [rng.permutation(small)[: rng.integers(0, 4)].tolist() for _ in range(4)]
+        asked += [[], large, small[:1] + large, [0] if sizes[0] <= 2**15 else []]
+        tables = [tuple(schema.names[k] for k in sorted(block)) for block in asked]
+        left_out = [blocks.LeftOut("a1"), blocks.LeftOut("a0")]
+        values = ", ".join(
+            f"({', '.join('NULL::bigint' if v is None else str(v) for v in row)}, {int(None in row)})"
+            for row in rows
+        )
+        names = ", ".join(f"i{k}" for k in range(8))
+        count = PostgresCount(f"(VALUES {values}) AS t ({names}, rest)", schema, [*tables, *left_out])
+        found = count.counted(engines._answer(postgres, count.query, count.columns))
+        for block, table in zip(tables, found, strict=False):
+            own = [sizes[schema.names.index(name)] for name in block]
+            expected = np.zeros(math.prod(own) + 1, dtype=np.int64)
+            for row in rows:
+                cells = [row[schema.names.index(name)] for name in block]
+                expected[-1 if None in row else np.ravel_multi_index(cells, own) if own else 0] += 1
+            assert np.array_equal(table, expected)
+        for block, table in zip(left_out, found[-2:], strict=True):
+            n = sum(row[schema.names.index(block.attribute)] is None for row in rows)
+            assert table.tolist() == [80 - n, n]
+
+
 # ------------------------------------------------------------------ what crosses the wire
 
 
@@ -1198,9 +1284,9 @@ def test_only_counts_cross_the_wire(engine: Any, monkeypatch: pytest.MonkeyPatch
     source = loaded(engine, table)
     own, seen = engines._answer, []
 
-    def watched(backend: Any, query: str) -> Any:
+    def watched(backend: Any, query: str, columns: dict[str, str]) -> Any:
         assert CANARY not in query
-        seen.append(own(backend, query))
+        seen.append(own(backend, query, columns))
         return seen[-1]
 
     monkeypatch.setattr(engines, "_answer", watched)
@@ -1223,7 +1309,7 @@ def test_only_counts_cross_the_wire(engine: Any, monkeypatch: pytest.MonkeyPatch
 def test_one_query_counts_many_tables(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = loaded(engine, records())
     own, queries = engines._answer, []
-    monkeypatch.setattr(engines, "_answer", lambda backend, q: (queries.append(q), own(backend, q))[1])
+    monkeypatch.setattr(engines, "_answer", lambda backend, q, c: (queries.append(q), own(backend, q, c))[1])
     by_numpy = engines.counted_in_partitions
     monkeypatch.setattr(
         engines,

@@ -168,7 +168,7 @@ def test_an_engine_that_cannot_hold_a_version_is_told_before_anything_is_read() 
         def get_backend(self) -> Unknown:
             return Unknown()
 
-    with refuses(DataError, "table", "warehouse"), snapshots.held_version(Table(), ["a"]):
+    with refuses(DataError, "table", "warehouse"), snapshots.held_version(Table()):
         raise AssertionError("nothing is held")
 
 

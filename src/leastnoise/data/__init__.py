@@ -86,6 +86,7 @@ A file imports only files that stand above it here:
     ibis_cleaning     declared cleaning in Ibis expressions
     ibis_cells        placements written as Ibis expressions
     spark_counts      counts of blocks in every partition of Spark, where executors have NumPy
+    postgres_counts   counts of blocks in PostgreSQL, from cells written into few whole numbers
     ibis_scan         one scan by any other engine, through Ibis
     handle            `vectorize`, and the lazy handle it makes
     count_vectors     counts given one by one

@@ -5,7 +5,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,7 +22,7 @@ from leastnoise.data.people import Person
 from leastnoise.data.placement import Placement, placement_of
 from leastnoise.data.postgres_counts import PostgresCount, work_memory
 from leastnoise.data.scan_progress import ScanWatch
-from leastnoise.data.snapshots import Scan, held_version
+from leastnoise.data.snapshots import Scan, held_rows, held_version
 from leastnoise.data.spark_counts import coded_columns, counted_in_partitions, has_numpy
 from leastnoise.data.table_cover import Block, cell_number, n_cells_of, tallied
 from leastnoise.query import Bins, Categories, Integers, Periods, Schema
@@ -109,18 +111,16 @@ def scanner(
 
     Guarantee:
         All scans see the same version of the table: PostgreSQL and DuckDB answer them within one
-        transaction, and Spark from a copy of the columns that it does not compute again.
+        transaction, and Spark from a copy of the placed records that it does not compute again.
 
     Raises:
         DataError: if several scans are needed and the engine cannot hold one version.
     """
     check_table(table, schema, person)
-    names = schema.names if person is None else (*schema.names, person.column)
-    # A single query sees one version in every engine.
-    holding = held_version(table, names) if n_scans > 1 else nullcontext(table)
     limit = None if records_per_person is None else _Limit(min(records_per_person, 2**62), earliest_by)
-    with holding as held:
-        yield lambda blocks, watch: _ask(held, schema, blocks, person, limit, watch)
+    # A single query sees one version in every engine.
+    with held_version(table) if n_scans > 1 else nullcontext(), ExitStack() as ends:
+        yield _Scans(table, schema, person, limit, ends if n_scans > 1 else None).counts
 
 
 class _Limit(NamedTuple):
@@ -130,47 +130,73 @@ class _Limit(NamedTuple):
     earliest_by: str | None = None
 
 
-def _ask(
-    table: Any,
-    schema: Schema,
-    blocks: Sequence[Block],
-    person: Person | None,
-    limit: _Limit | None,
-    watch: ScanWatch,
-) -> list[npt.NDArray[np.int64]]:
-    """The counts of every block, each of shape (n_cells_of the block,), from one scan."""
-    backend = table.get_backend()
-    try:
+@dataclass
+class _Scans:
+    """The scans of one table: its records are placed by the first, and held where others follow.
+
+    Attributes:
+        ends: where to leave what ends with the last scan; None if there is one scan only.
+    """
+
+    table: Any
+    schema: Schema
+    person: Person | None
+    limit: _Limit | None
+    ends: ExitStack | None
+
+    def counts(self, blocks: Sequence[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
+        """The counts of every block, each of shape (n_cells_of the block,), from one scan."""
+        backend = self.table.get_backend()
+        try:
+            if backend.name == "postgres":
+                watch.attach(stop=backend.con.cancel)
+            with _spark_settings(backend) if backend.name == "pyspark" else nullcontext():
+                found = _counted(backend, self._records, self.schema, blocks)
+            watch.attach()
+        except ImportError as error:
+            missing = error.name
+        else:
+            return found
+        raise MissingExtraError(
+            f"counting this Ibis table needs the package {missing}; type: pip install "
+            f"'ibis-framework[{backend.name}]'",
+            field=missing,
+        )
+
+    @cached_property
+    def _records(self) -> Any:
+        """The records with their cells, as `_placed` gives them.
+
+        To limit the records of each person takes a sort of the table, which is done once. Spark holds all
+        that several scans need, because its version of a table is what it has computed.
+        """
+        backend, schema = self.table.get_backend(), self.schema
         # Tables that Ibis holds in memory are known to the engine after the hooks only.
-        backend._run_pre_execute_hooks(table)
+        backend._run_pre_execute_hooks(self.table)
         if backend.name not in TESTED:
             probe(backend)
-        records = _records(backend, table, schema, None if limit is None else person)
-        if limit is not None:
-            records = _truncated(backend, records, schema, limit)
-        if backend.name == "postgres":
-            watch.attach(stop=backend.con.cancel)
-        sizes = [n_cells_of(block, schema) for block in blocks]
-        if route_of(backend, sum(sizes)) == "numpy":
-            query = f"SELECT {', '.join(coded_columns(schema, blocks))} FROM ({backend.compile(records)})"
-            with _spark_settings(backend._session):
-                return counted_in_partitions(backend._session.sql(query), schema, blocks)
-        if backend.name == "postgres":
-            count = PostgresCount(f"({backend.compile(records)}) AS placed", schema, blocks)
-            with work_memory(backend.con, sum(sizes)):
-                found = count.counted(_answer(backend, count.query, count.columns))
-        else:
-            found = tallied(*_answer(backend, _grouped(backend, records, schema, blocks), _ANSWER), sizes)
-        watch.attach()
-    except ImportError as error:
-        missing = error.name
-    else:
-        return found
-    raise MissingExtraError(
-        f"counting this Ibis table needs the package {missing}; type: pip install "
-        f"'ibis-framework[{backend.name}]'",
-        field=missing,
-    )
+        records = _placed(backend, self.table, schema, None if self.limit is None else self.person)
+        if self.limit is not None:
+            records = _truncated(backend, records, schema, self.limit)
+        if self.ends is None or (self.limit is None and backend.name != "pyspark"):
+            return records
+        columns = [*(f"i{k}" for k in range(len(schema.names))), "rest"]
+        return self.ends.enter_context(held_rows(backend, records.select(columns)))
+
+
+def _counted(
+    backend: Any, records: Any, schema: Schema, blocks: Sequence[Block]
+) -> list[npt.NDArray[np.int64]]:
+    sizes = [n_cells_of(block, schema) for block in blocks]
+    if route_of(backend, sum(sizes)) == "numpy":
+        query = f"SELECT {', '.join(coded_columns(schema, blocks))} FROM ({backend.compile(records)})"
+        return counted_in_partitions(backend._session.sql(query), schema, blocks)
+    if backend.name == "postgres":
+        count = PostgresCount(f"({backend.compile(records)}) AS placed", schema, blocks)
+        with work_memory(backend.con, sum(sizes)):
+            return count.counted(_answer(backend, count.query, count.columns))
+    which, cells, n_records = _answer(backend, _grouped(backend, records, schema, blocks), _ANSWER)
+    return tallied(which, cells, n_records, sizes)
 
 
 def route_of(backend: Any, n_cells: int) -> str:
@@ -195,8 +221,9 @@ def probe(backend: Any) -> None:
     table = ibis.union(*rows)
     blocks = [(name,) for name in names]
     sizes = [n_cells_of(block, _PROBE) for block in blocks]
-    query = _grouped(backend, _records(backend, table, _PROBE, None), _PROBE, blocks)
-    for name, found in zip(names, tallied(*_answer(backend, query, _ANSWER), sizes), strict=True):
+    query = _grouped(backend, _placed(backend, table, _PROBE, None), _PROBE, blocks)
+    which, cells, n_records = _answer(backend, query, _ANSWER)
+    for name, found in zip(names, tallied(which, cells, n_records, sizes), strict=True):
         # No attribute of the probe drops anything.
         expected = np.bincount([int(_PROBE[name].place(v) or 0) for v in _AWKWARD], minlength=found.size)
         if not np.array_equal(found, expected):
@@ -209,7 +236,7 @@ def probe(backend: Any) -> None:
             )
 
 
-def _records(backend: Any, table: Any, schema: Schema, person: Person | None) -> Any:
+def _placed(backend: Any, table: Any, schema: Schema, person: Person | None) -> Any:
     """The cell of every record, as columns i0, i1, …, rest for `cell_number`, and whose it is, as who.
 
     In steps, of which each is SQL before the next begins: Ibis would put the expressions of one into the
@@ -369,10 +396,9 @@ def _answer(backend: Any, query: str, columns: dict[str, str]) -> tuple[npt.NDAr
         found = backend.con.sql(query).fetchnumpy()
         return tuple(np.asarray(found[column]) for column in columns)
     if backend.name == "pyspark":
-        with _spark_settings(backend._session):
-            # Ibis goes by way of pandas, which takes longer and warns of what it will no longer do.
-            frame = backend._session.sql(query)
-            found = frame.toArrow() if hasattr(frame, "toArrow") else frame.toPandas()
+        # Ibis goes by way of pandas, which takes longer and warns of what it will no longer do.
+        frame = backend._session.sql(query)
+        found = frame.toArrow() if hasattr(frame, "toArrow") else frame.toPandas()
         return tuple(np.asarray(found[column]) for column in columns)
     arrow = backend.sql(query, schema=columns).to_pyarrow()
     return tuple(arrow[column].to_numpy() for column in columns)
@@ -390,8 +416,9 @@ _SPARK_SETTINGS = {
 
 
 @contextmanager
-def _spark_settings(session: Any) -> Iterator[None]:
-    """Spark with these settings, for as long as one query takes."""
+def _spark_settings(backend: Any) -> Iterator[None]:
+    """Spark with these settings, for as long as one scan takes."""
+    session = backend._session
     before = {name: session.conf.get(name) for name in _SPARK_SETTINGS}
     for name, value in _SPARK_SETTINGS.items():
         session.conf.set(name, value)

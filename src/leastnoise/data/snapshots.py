@@ -7,10 +7,12 @@ that has changed its cell in between would be in both.
     frames            copied into the embedded engine, once
     DuckDB            one transaction, which sees the database as it was when it began
     PostgreSQL        one transaction at the isolation level REPEATABLE READ
-    Spark             a local checkpoint of the columns: nothing is computed again, and a part that is lost
-                      is an error
+    Spark             a local checkpoint of the placed records: nothing is computed again, and a part that is
+                      lost is an error
     other engines     as many tables as one query takes
 """
+
+# ruff: noqa: S608 - queries hold what Ibis compiled and names made here.
 
 from __future__ import annotations
 
@@ -18,14 +20,13 @@ import hashlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.columns import column_places
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.table_cover import Block
 
@@ -60,11 +61,8 @@ def feed_file(path: str, update: Callable[[bytes], object]) -> None:
 
 
 @contextmanager
-def held_version(table: Any, names: Sequence[str]) -> Iterator[Any]:
-    """An Ibis table that stays as it is now, for as long as this lasts.
-
-    Args:
-        names: the columns that are needed.
+def held_version(table: Any) -> Iterator[None]:
+    """An Ibis table that stays as it is now, for as long as this lasts; in Spark, see `held_rows`.
 
     Raises:
         DataError: if the engine cannot hold one version over several queries.
@@ -80,12 +78,12 @@ def held_version(table: Any, names: Sequence[str]) -> Iterator[Any]:
             remedy="ask for fewer tables at a time, or write the table to a file, as in "
             "table.to_parquet('people.parquet'), and count that",
         )
-    with holders[backend.name](backend, table, names) as held:
-        yield held
+    with holders[backend.name](backend, table):
+        yield
 
 
 @contextmanager
-def _held_by_postgres(backend: Any, table: Any, names: Sequence[str]) -> Iterator[Any]:
+def _held_by_postgres(backend: Any, table: Any) -> Iterator[None]:
     connection = backend.con
     is_within = connection.info.transaction_status.name != "IDLE"
     if is_within:
@@ -97,15 +95,15 @@ def _held_by_postgres(backend: Any, table: Any, names: Sequence[str]) -> Iterato
                 given="an open transaction",
                 remedy="commit it or roll it back first, or begin it with ISOLATION LEVEL REPEATABLE READ",
             )
-        yield table
+        yield
         return
     with connection.transaction():
         connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
-        yield table
+        yield
 
 
 @contextmanager
-def _held_by_duckdb(backend: Any, table: Any, names: Sequence[str]) -> Iterator[Any]:
+def _held_by_duckdb(backend: Any, table: Any) -> Iterator[None]:
     # Tables that Ibis holds in memory become known to the engine before the transaction.
     backend._run_pre_execute_hooks(table)
     # To begin one within another would end the other, so it is asked first: outside of any, each query has
@@ -113,25 +111,69 @@ def _held_by_duckdb(backend: Any, table: Any, names: Sequence[str]) -> Iterator[
     first, second = (backend.con.execute("SELECT txid_current()").fetchall() for _ in range(2))
     if first == second:
         # A transaction of the caller sees one version, too.
-        yield table
+        yield
         return
     backend.con.begin()
     try:
-        yield table
+        yield
     finally:
         backend.con.rollback()
 
 
 @contextmanager
-def _held_by_spark(backend: Any, table: Any, names: Sequence[str]) -> Iterator[Any]:
-    session = backend._session
-    places = dict.fromkeys(column_places(table.columns, names))
-    frame = session.sql(backend.compile(table.select([table[place] for place in places])))
-    view = f"leastnoise_held_{os.getpid()}_{next(_VIEWS)}"
-    held = frame.localCheckpoint(eager=True)
-    held.createOrReplaceTempView(view)
+def _held_by_spark(backend: Any, table: Any) -> Iterator[None]:
+    # Nothing is computed twice: the rows that scans share are held when the first has computed them.
+    yield
+
+
+@contextmanager
+def held_rows(backend: Any, rows: Any) -> Iterator[Any]:
+    """What an Ibis expression gives, computed once, for as long as this lasts.
+
+    Spark keeps a local checkpoint, DuckDB and PostgreSQL a temporary table, which no other connection sees.
+    A user of PostgreSQL who may write none, or is in a transaction that may not, has the rows computed again
+    by every scan.
+    """
+    name = f"leastnoise_held_{os.getpid()}_{next(_VIEWS)}"
+    query, kinds = backend.compile(rows), {column: str(kind) for column, kind in rows.schema().items()}
+    holder = {"postgres": _table_in_postgres, "duckdb": _table_in_duckdb, "pyspark": _view_in_spark}
+    with holder[backend.name](backend, name, query) as is_held:
+        yield backend.sql(f"SELECT * FROM {name}", schema=kinds) if is_held else rows
+
+
+@contextmanager
+def _view_in_spark(backend: Any, name: str, query: str) -> Iterator[bool]:
+    held = backend._session.sql(query).localCheckpoint(eager=True)
+    held.createOrReplaceTempView(name)
     try:
-        yield backend.table(view)
+        yield True
     finally:
-        session.catalog.dropTempView(view)
+        backend._session.catalog.dropTempView(name)
         held.unpersist()
+
+
+@contextmanager
+def _table_in_duckdb(backend: Any, name: str, query: str) -> Iterator[bool]:
+    backend.con.execute(f"CREATE TEMPORARY TABLE {name} AS {query}")
+    try:
+        yield True
+    finally:
+        # A transaction that failed has dropped it.
+        with suppress(Exception):
+            backend.con.execute(f"DROP TABLE {name}")
+
+
+@contextmanager
+def _table_in_postgres(backend: Any, name: str, query: str) -> Iterator[bool]:
+    from psycopg import errors
+
+    try:
+        with backend.con.transaction():
+            backend.con.execute(f"CREATE TEMPORARY TABLE {name} ON COMMIT DROP AS {query}")
+    except (errors.InsufficientPrivilege, errors.ReadOnlySqlTransaction):
+        is_held = False
+    else:
+        is_held = True
+    yield is_held
+    if is_held:
+        backend.con.execute(f"DROP TABLE {name}")
