@@ -498,14 +498,14 @@ def test_reading_one_text_does_not_branch_on_it() -> None:
 
 
 def test_a_branch_on_a_record_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = sources._written
+    written = text_records.written
 
-    def looks(values: Any, mark: str) -> Any:
+    def looks(values: Any, mark: str = ".") -> Any:
         if "nowhere" in list(values):
             return written(list(values), mark)
         return written(values, mark)
 
-    monkeypatch.setattr(sources, "_written", looks)
+    monkeypatch.setattr(sources, "written", looks)
     first, *others = reading_traces("marginals", "objects")
     assert any(other != first for other in others)
 
