@@ -230,7 +230,10 @@ if __name__ == "__main__":
     for entry in PICTURES:
         (FOLDER / f"{entry.__name__}.svg").write_text(drawn(entry) + "\n", encoding="utf-8")
         print(FOLDER / f"{entry.__name__}.svg")
-    # Beside this file; it needs Chromium.
+    # Beside this file; they need Chromium.
     from planner_pictures import take
 
     take(FOLDER)
+    from page_picture import take as take_page
+
+    take_page(FOLDER)
