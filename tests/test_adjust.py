@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from typing import Any
@@ -16,7 +17,7 @@ from scipy.optimize import nnls
 import leastnoise as ln
 from leastnoise.core.errors import InputError, PlanFileError, TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.release import Release, adjust, load_release
+from leastnoise.release import Release, load_release
 from leastnoise.release.adjusting import nonnegative
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
@@ -24,6 +25,9 @@ from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjustment import has_no_negative_entry
 from support import refuses
 from tolerances import CHANCE, ROUNDING
+
+# Least squares, which the tests of this file are about; the default is in test_adjust_entropy.
+adjust = functools.partial(ln.adjust, fit="least squares")
 
 SCHEMA = ln.Schema(age=range(6), sex=("F", "M"), region=("n", "e", "s"))
 QUERIES = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import warnings
 from functools import cache
@@ -13,13 +14,16 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import TooLargeError, UnrecordedSpending
 from leastnoise.core.operators import Array
-from leastnoise.release import AdjustProgress, Release, adjust, load_release
+from leastnoise.release import AdjustProgress, Release, load_release
 from leastnoise.release.adjusting import information, nonnegative
 from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import BlockInformation, information_of
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, SumTerm
 from support import refuses
 from tolerances import ROUNDING
+
+# Least squares, which the tests of this file are about; the default is in test_adjust_entropy.
+adjust = functools.partial(ln.adjust, fit="least squares")
 
 SHAPE = (13, 2, 9, 5, 4)
 

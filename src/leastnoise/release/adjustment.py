@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -30,9 +30,13 @@ _INDICATORS = (AllOnes, CumulativeSum, EveryLevel, EveryRange, Groups, Identity,
 # Answers this near to those of least squares have their errors and intervals: 1/1000 of a standard error.
 NEAR_ENOUGH = 1e-3
 
+# How non-negative cells are chosen: drawn towards independent attributes, or nearest to the measurements.
+Fit = Literal["entropy", "least squares"]
+FITS: tuple[Fit, ...] = get_args(Fit)
+
 # What a file says of an adjustment only where there is something to say. Older files say "stopped" of one
 # that its time limit ended.
-_OPTIONAL = ("ended", "centred", "stopped")
+_OPTIONAL = ("ended", "centred", "stopped", "fit")
 
 # What a sentence says of a search that ended, in these ways, before it was near enough.
 _ENDINGS: dict[Ended, str] = {
@@ -51,13 +55,15 @@ class Adjustment:
         nonnegative: whether no cell is below zero.
         integer: whether cells are whole numbers.
         cells: the table, (n,), in schema order.
-        precision: before rounding, no answer is further from that of the exact least-squares cells, the
+        precision: before rounding, no answer is further from that of the exact cells of this fit, the
             non-negative ones if asked for, than this many of its own standard errors. Proved for
             non-negative cells; None where it is not known, because the plan depends on the data.
         ended: how the search ended: "converged" at its precision; "exhausted" where steps gained no more;
             "deadline" at its time limit; "interrupted" by the user. Rounding may be cut short, too.
         centred: whether intervals are around the adjusted answers, which err no more than the unadjusted
             ones: those of least-squares cells under Gaussian noise.
+        fit: "least squares" for the cells nearest to the measurements, "entropy" for those drawn towards
+            independent attributes as far as lowers the estimated error.
     """
 
     nonnegative: bool
@@ -66,6 +72,7 @@ class Adjustment:
     precision: float | None
     ended: Ended = "converged"
     centred: bool = False
+    fit: Fit = "least squares"
 
     def __post_init__(self) -> None:
         self.cells.setflags(write=False)
@@ -107,10 +114,15 @@ class Adjustment:
                 f"intervals are around {around} answers and hold the true count as often as they say, or "
                 f"more.{early}"
             )
+        drawn = (
+            "They are drawn towards independent attributes as far as lowers their estimated error. "
+            if self.fit == "entropy"
+            else ""
+        )
         return (
             f"Answers were adjusted after they were measured ({self.kinds}): they add up, and are biased. "
-            "Standard errors and intervals are those of the unadjusted answers; intervals hold the true "
-            f"count as often as they say.{early}"
+            f"{drawn}Standard errors and intervals are those of the unadjusted answers; intervals hold the "
+            f"true count as often as they say.{early}"
         )
 
     def possible(self, workload: Workload, lower: Array, upper: Array) -> tuple[Array, Array]:
@@ -156,6 +168,8 @@ class Adjustment:
             plain["ended"] = self.ended
         if self.centred:
             plain["centred"] = True
+        if self.fit != "least squares":
+            plain["fit"] = self.fit
         return plain, {"adjusted_cells": self.cells}
 
 
@@ -186,6 +200,9 @@ def adjustment_from_parts(
     ended = plain.get("ended", "deadline" if stopped else "converged")
     if not isinstance(ended, str) or ended not in ENDINGS:
         raise unfit
+    fit = plain.get("fit", "least squares")
+    if fit not in FITS or (fit == "entropy" and not nonnegative):
+        raise unfit
     # Only answers that were made to agree and nothing else can stand in the middle of their intervals.
     if centred and (nonnegative or integer or precision is None):
         raise unfit
@@ -195,7 +212,7 @@ def adjustment_from_parts(
         raise unfit
     if (nonnegative and (cells < 0).any()) or (integer and (cells != np.rint(cells)).any()):
         raise unfit
-    return Adjustment(nonnegative, integer, cells, precision, ended, centred)
+    return Adjustment(nonnegative, integer, cells, precision, ended, centred, fit)
 
 
 def has_no_negative_entry(workload: Workload) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -62,6 +62,13 @@ def adjust(
         bool, typer.Option("--integer", "--whole", help="also make them whole numbers")
     ] = False,
     keep_negative: Annotated[bool, typer.Option("--keep-negative", help="keep negative counts")] = False,
+    least_squares: Annotated[
+        bool,
+        typer.Option(
+            "--least-squares",
+            help="take the counts nearest to what was measured, not drawn towards independent attributes",
+        ),
+    ] = False,
     time_limit: Annotated[
         float | None,
         typer.Option(
@@ -79,7 +86,7 @@ def adjust(
         force=force,
         n_answers=release.plan.workload.shape[0],
     )
-    adjusted = _adjusted(release, integer, not keep_negative, time_limit)
+    adjusted = _adjusted(release, integer, not keep_negative, least_squares, time_limit)
     save(adjusted, outputs)
     if adjusted.adjusted is None:
         say("the answers agree already, and nothing was asked that would change them")
@@ -88,13 +95,16 @@ def adjust(
     say_where(outputs)
 
 
-def _adjusted(release: Release, integer: bool, nonnegative: bool, time_limit: float | None) -> Release:
+def _adjusted(
+    release: Release, integer: bool, nonnegative: bool, least_squares: bool, time_limit: float | None
+) -> Release:
+    fit: Literal["least squares"] | None = "least squares" if least_squares else None
     with spinner("adjusting") as update:
 
         def show(state: AdjustProgress) -> None:
             update(f"adjusting: step {state.step}, within {state.precision:.1g} standard errors of the best")
 
-        return leastnoise.adjust(release, nonnegative, integer, progress=show, time_limit=time_limit)
+        return leastnoise.adjust(release, nonnegative, integer, fit=fit, progress=show, time_limit=time_limit)
 
 
 def present(

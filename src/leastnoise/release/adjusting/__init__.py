@@ -9,6 +9,7 @@ All answers are added up from one table of cells, so that they are consistent wh
     least_squares.py    the cells that explain the measurements best, whatever their signs
     interior.py         the best cells x ≥ 0 by an interior-point method, where few sums are measured
     nonnegative.py      the same by an active set of faces, with a proof of how close they are
+    entropy.py          cells x > 0 drawn towards independent attributes, at the estimated least error
     rounding.py         whole numbers near them
 
 Only the noisy measurements are looked at, never the data, so that it costs no privacy. It makes answers about
@@ -28,6 +29,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.core.remedies import Argument, OnRelease, Remedy
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress, AdjustWatch, require_time_limit
+from leastnoise.release.adjusting.entropy import EntropyFit, drawn_directions, entropy_cells
 from leastnoise.release.adjusting.information import (
     BlockInformation,
     Information,
@@ -35,9 +37,14 @@ from leastnoise.release.adjusting.information import (
     require_cells,
 )
 from leastnoise.release.adjusting.least_squares import least_squares_cells
-from leastnoise.release.adjusting.nonnegative import PRECISION, nearest_nonnegative, nearest_of_total
+from leastnoise.release.adjusting.nonnegative import (
+    PRECISION,
+    NonnegativeFit,
+    nearest_nonnegative,
+    nearest_of_total,
+)
 from leastnoise.release.adjusting.rounding import rounded
-from leastnoise.release.adjustment import NEAR_ENOUGH, Adjustment
+from leastnoise.release.adjustment import FITS, NEAR_ENOUGH, Adjustment, Fit
 from leastnoise.release.release import Release
 from leastnoise.strategy import RowsAsAsked, Structured
 
@@ -53,18 +60,22 @@ def adjust(
     nonnegative: bool = True,
     integer: bool = False,
     *,
+    fit: Fit | None = None,
     progress: Callable[[AdjustProgress], None] | None = None,
     time_limit: float | None = None,
 ) -> Release:
     """The release with answers that add up and are possible counts, marked as adjusted.
 
-    With ``nonnegative`` the answers are those of the cells x ≥ 0 nearest to the measurements, in the metric
-    of their noise: of least Σ (y − A x)², y being all that was measured, among those with as many records as
-    estimated, or none where the estimate is negative. They are found to a hundredth of each answer's
-    standard error, which is proved (``release.adjusted.precision``; a larger number there says that the
-    search ended before). With ``integer``, cells are rounded to whole numbers: the total becomes the nearest
-    whole number, and counts of the first attribute of the schema, of its first two, and so on, move by at
-    most one.
+    With ``nonnegative`` the answers come from cells x ≥ 0 with as many records as estimated, or none where
+    the estimate is negative. ``fit="entropy"``, the default, draws the cells of least Σ (y − A x)², y being
+    all that was measured, towards a table of independent attributes as far as lowers the estimated error
+    (`leastnoise.release.adjusting.entropy`): less of the noise is taken for structure. With
+    ``fit="least squares"`` they are the cells of least Σ (y − A x)² themselves; so they are by default where
+    the measurements do not tell how many records there are, or where rounding ends the search for the other.
+    Either is found to a hundredth of each answer's standard error, which is proved
+    (``release.adjusted.precision``; a larger number there says that the search ended before). With
+    ``integer``, cells are rounded to whole numbers: the total becomes the nearest whole number, and counts of
+    the first attribute of the schema, of its first two, and so on, move by at most one.
 
     What becomes of the rest: ``stderr`` stays that of the unadjusted answers, ``release.unadjusted``.
     ``interval`` stays theirs too, cut down to what is possible, and holds the true counts as often as before;
@@ -84,6 +95,7 @@ def adjust(
     rounded as asked. ``release.adjusted.precision`` says how far from the best their answers may be.
 
     Args:
+        fit: "entropy" or "least squares"; None for entropy wherever the number of records is measured.
         progress: called with an `AdjustProgress` after every step of the search.
         time_limit: seconds, after which the best cells so far are taken. Checked between steps. Unless given,
             300, after which cells are taken only where they are good; ``math.inf`` for no limit.
@@ -97,37 +109,53 @@ def adjust(
             one standard error from the best answers, and neither was a ``time_limit`` given nor did the user
             interrupt it.
     """
-    _check_arguments(release, nonnegative=nonnegative, integer=integer, time_limit=time_limit)
+    _check_arguments(release, nonnegative=nonnegative, integer=integer, fit=fit, time_limit=time_limit)
     if release.adjusted is not None or not (nonnegative or integer or _may_disagree(release)):
         return release
     require_cells(release.plan.workload.shape[1])
-    adjustment = _adjustment(release, bool(nonnegative), bool(integer), AdjustWatch(progress, time_limit))
-    return replace(release, adjusted=adjustment)
+    watch = AdjustWatch(progress, time_limit)
+    return replace(release, adjusted=_adjustment(release, bool(nonnegative), bool(integer), fit, watch))
 
 
-def _check_arguments(release: Release, *, nonnegative: bool, integer: bool, time_limit: float | None) -> None:
+def _check_arguments(
+    release: Release, *, nonnegative: bool, integer: bool, fit: Fit | None, time_limit: float | None
+) -> None:
     """Return if they are as `adjust` says, and the release is not adjusted, or in this way."""
     if not isinstance(release, Release):
         raise InputError.must("release", "be a Release from measure()", given=type(release))
     for name, given in {"nonnegative": nonnegative, "integer": integer}.items():
         if not isinstance(given, (bool, np.bool_)):
             raise InputError.must(name, "be True or False", given=given)
+    if fit is not None and fit not in FITS:
+        raise InputError.must("fit", f"be one of {', '.join(map(repr, FITS))}, or None", given=fit)
+    if fit == "entropy" and not nonnegative:
+        raise InputError.must("fit", "be 'least squares' or None where cells may be negative", given=fit)
     require_time_limit(time_limit)
     done = release.adjusted
-    if done is not None and (done.nonnegative, done.integer) != (nonnegative, integer):
+    if done is None:
+        return
+    if (done.nonnegative, done.integer) != (nonnegative, integer) or fit not in (None, done.fit):
+        asked = "" if fit is None else f", fit={fit!r}"
         raise InputError(
-            f"this release is adjusted already ({done.kinds})",
+            f"this release is adjusted already ({done.kinds}, by {done.fit})",
             field="release",
             given=done.kinds,
             remedy="adjust what was measured instead, as in adjust(release.unadjusted, "
-            f"nonnegative={bool(nonnegative)}, integer={bool(integer)})",
+            f"nonnegative={bool(nonnegative)}, integer={bool(integer)}{asked})",
         )
 
 
-def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: AdjustWatch) -> Adjustment:
+def _adjustment(
+    release: Release, nonnegative: bool, integer: bool, fit: Fit | None, watch: AdjustWatch
+) -> Adjustment:
     """Cells of the kinds asked for, and how near they are to the best."""
     information = None if release.plan.strategy is None else information_of(release.plan)
-    cells, precision, ended = _cells(release, information, nonnegative, watch)
+    chosen = _possible_fit(release, information, nonnegative, fit)
+    cells, precision, ended = _cells(release, information, nonnegative, chosen, fit is None, watch)
+    if chosen == "entropy" and fit is None and ended == "exhausted":
+        # Rounding ended Newton's steps, as where few cells hold billions of records.
+        chosen = "least squares"
+        cells, precision, ended = _cells(release, information, nonnegative, chosen, False, watch)
     if integer:
         schema = release.plan.workload.schema
         shape = (len(cells),) if schema is None else schema.shape
@@ -141,6 +169,26 @@ def _adjustment(release: Release, nonnegative: bool, integer: bool, watch: Adjus
         precision=precision,
         ended=ended,
         centred=not (nonnegative or integer) and _err_no_more(release, precision),
+        fit=chosen,
+    )
+
+
+def _possible_fit(
+    release: Release, information: Information | None, nonnegative: bool, fit: Fit | None
+) -> Fit:
+    """The fit asked for; entropy where none is, the number of records is measured, and cells are x ≥ 0."""
+    if fit == "least squares" or not nonnegative:
+        return "least squares"
+    total = None if information is None else information.total_row()
+    if total is not None and total.is_of_all:
+        return "entropy"
+    if fit is None:
+        return "least squares"
+    raise InputError(
+        "entropy compares tables of one number of records, which this release does not tell",
+        field="fit",
+        given=fit,
+        remedy='take fit="least squares", or add Total() to the queries of the next plan',
     )
 
 
@@ -159,7 +207,12 @@ def _may_disagree(release: Release) -> bool:
 
 
 def _cells(
-    release: Release, information: Information | None, nonnegative: bool, watch: AdjustWatch
+    release: Release,
+    information: Information | None,
+    nonnegative: bool,
+    fit: Fit,
+    may_end_far: bool,
+    watch: AdjustWatch,
 ) -> tuple[Array, float | None, Ended]:
     """Real cells, how near they are to the best, and how the search ended."""
     if information is None:
@@ -178,13 +231,13 @@ def _cells(
     if not nonnegative:
         assert isinstance(information, BlockInformation)
         return least_squares_cells(information, estimates, linear, watch)
-    fit = nearest_nonnegative(information, estimates, linear, precision=PRECISION, watch=watch)
-    is_asked = watch.has_limit or fit.ended == "interrupted"
-    if fit.precision > _FARTHEST and not is_asked:
+    found = _nonnegative_cells(release, information, estimates, linear, fit, watch)
+    is_asked = watch.has_limit or found.ended == "interrupted" or (may_end_far and found.ended == "exhausted")
+    if found.precision > _FARTHEST and not is_asked:
         raise TooLargeError(
-            f"the search among {information.n_cells:,} cells ended where answers may be {fit.precision:.2g} "
-            "standard errors from the best, and could be worse than the unadjusted ones: many tables explain "
-            "what was measured equally well. ",
+            f"the search among {information.n_cells:,} cells ended where answers may be "
+            f"{found.precision:.2g} standard errors from the best, and could be worse than the "
+            "unadjusted ones: many tables explain what was measured equally well. ",
             Remedy(
                 "Ask for the table of all attributes too in the plan, or for fewer attributes; take ",
                 OnRelease("to_mbi()"),
@@ -195,4 +248,22 @@ def _cells(
             ),
             field="time_limit",
         )
-    return fit.cells, fit.precision, fit.ended
+    return found.cells, found.precision, found.ended
+
+
+def _nonnegative_cells(
+    release: Release,
+    information: Information,
+    estimates: Array,
+    linear: Array,
+    fit: Fit,
+    watch: AdjustWatch,
+) -> NonnegativeFit | EntropyFit:
+    """Cells x ≥ 0 by one fit or the other; none but zeros have a total of zero."""
+    if fit == "least squares" or not float(estimates.sum()) > 0:
+        return nearest_nonnegative(information, estimates, linear, precision=PRECISION, watch=watch)
+    strategy = release.plan.fixed_strategy()
+    directions = drawn_directions(information, strategy.noise_variance, len(release.measurements))
+    schema = release.plan.workload.schema
+    shape = (len(estimates),) if schema is None else schema.shape
+    return entropy_cells(information, estimates, linear, shape, directions, watch=watch)
