@@ -58,7 +58,7 @@ from leastnoise.release.adjusting.nonnegative import nearest_of_total
 PRECISION = 0.01
 
 # The same while τ is being chosen.
-_SEARCH_PRECISION = 0.1
+_SEARCH_PRECISION = 0.3
 
 # τ rises or falls by this factor.
 _STEP = 4.0
@@ -88,7 +88,7 @@ _DIFFERENCE = 1e-3
 _NEWTON_TOL = 0.1
 
 # and this share in a derivative.
-_DERIVATIVE_TOL = 0.01
+_DERIVATIVE_TOL = 0.03
 
 # Newton steps for each τ.
 _MAX_NEWTON = 100
