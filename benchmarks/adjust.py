@@ -4,8 +4,8 @@ python benchmarks/adjust.py [--quick] [--agreeing] [--mbi ADULT.data]
 
 Times are process time on one core, and as multiples of one product with the information matrix; the last two
 columns are by entropy, the others by least squares. With --agreeing, what answers gain that are made to agree
-and nothing else. With --mbi and the file adult.data of the UCI repository, both fits beside mbi's from the same
-measurements: all 2- and 3-way tables of six attributes.
+and nothing else. With --mbi and the file adult.data of the UCI repository, both fits beside mbi's from
+the same measurements: all 2- and 3-way tables of six attributes.
 """
 
 from __future__ import annotations
