@@ -134,6 +134,21 @@ def test_a_connection_cut_between_scans_is_an_error_and_no_second_version(
 
 
 @pytest.mark.thorough
+def test_asking_whether_a_connection_lives_leaves_no_transaction_open(
+    own: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
+    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+    with own.plain() as connection:
+        connection.autocommit = False
+        backend = extra("ibis").postgres.from_connection(connection)
+        table = backend.table("people")
+        connection.rollback()
+        found = vectorize(table, SCHEMA).tables([("a",), ("b",)])
+    assert [x.tolist() for x in found] == [counts(own, "a", 4), counts(own, "b", 3)]
+
+
+@pytest.mark.thorough
 def test_a_connection_that_the_caller_made_is_not_made_again(own: Server) -> None:
     with own.plain() as connection:
         backend = extra("ibis").postgres.from_connection(connection)

@@ -61,6 +61,8 @@ def _postgres_is_lost(backend: Any) -> bool:
         # A server that has gone is noticed by asking only.
         with suppress(Exception):
             connection.execute("SELECT 1")
+            # Without autocommit the question has begun a transaction, which is not the caller's.
+            connection.rollback()
     return bool(connection.closed or connection.broken)
 
 
