@@ -33,3 +33,7 @@ def refuses(kind: type[Exception], field: str, given: object = ..., *says: str) 
     # By text, because nan does not equal itself and True equals 1.
     assert given is ... or repr(error.given) == repr(given), f"{error.given!r}: {error}"
     assert all(words in str(error) for words in says), str(error)
+
+
+# Exit statuses of a command that refuses with a line that begins with "error: ".
+REFUSAL_CODES = (1, 4, 5, 6, 7, 8, 9)

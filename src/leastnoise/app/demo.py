@@ -176,7 +176,7 @@ def run_demo(
     console.print(_looked_up(release, people) + "\n")
     # Not broken at the edge of the terminal: a path or a command is there to be copied.
     console.print(f"Written to {folder}:", soft_wrap=True)
-    for name, what in _FILES.items():
+    for name, what in DEMO_FILES.items():
         console.print(f"  {name:<16} {what}")
     console.print(f"\nTo see it all, open this in a browser:\n  {page}", soft_wrap=True)
     _say_what_is_next(console, folder)
@@ -196,7 +196,7 @@ def _say_what_is_next(console: Any, folder: Path) -> None:
         console.print(f"  {program} {command}", soft_wrap=True)
 
 
-_FILES = {
+DEMO_FILES = {
     "people.csv": "the invented people: what a publisher keeps secret",
     "town.toml": "what to publish: schema, queries, privacy",
     "town.plan": "the noise chosen, with its proof; saw no data",

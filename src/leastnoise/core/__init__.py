@@ -14,6 +14,7 @@ decompositions      eigendecompositions on the device that searches; systems of 
 random_bits         the one source of secret random bits
 deadline            the deadline of a search, and its progress callback
 progress            where a long computation stands, and how it ended
+steps               what was done and when, for logs
 interruption        Ctrl-C, held back where it would waste what was paid for
 resources           memory, time and threads of linear algebra, before the first step
 whole_file          files that are written whole or not at all

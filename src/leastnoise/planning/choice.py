@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from leastnoise.core.progress import Progress
+from leastnoise.core.steps import log_step
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.residuals import RESIDUALS
@@ -83,7 +84,10 @@ def design(
         workload, privacy, objective, options, after, over, tol, time_limit, backend, progress
     )
     has_goal = isinstance(privacy, Goal) or request.spare is not None
-    return _best(request, has_goal) if method == "auto" else plan_by(method_named(method), request, has_goal)
+    log_step("design started", method=method)
+    plan = _best(request, has_goal) if method == "auto" else plan_by(method_named(method), request, has_goal)
+    log_step("design ended", method=plan.method, ended=plan.ended)
+    return plan
 
 
 def _best(request: Request, has_goal: bool) -> Plan:

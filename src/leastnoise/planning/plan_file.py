@@ -16,6 +16,7 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import ENDINGS, Ended
+from leastnoise.core.steps import log_step
 from leastnoise.planning.horizon import plan_through
 from leastnoise.planning.method import Request, Trial
 from leastnoise.planning.method_list import method_named
@@ -47,7 +48,9 @@ def load_plan(path: str | Path) -> Plan:
         PlanFileError: for anything that is not a plan, or one that does not keep its goal.
     """
     content, arrays = container.read(path, "plan")
-    return plan_from_parts(content, arrays, Path(path).name)
+    plan = plan_from_parts(content, arrays, Path(path).name)
+    log_step("plan loaded", method=plan.method)
+    return plan
 
 
 def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Plan:

@@ -17,12 +17,14 @@ from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_fro
 from leastnoise.privacy.least_loss import LeastLoss, least_loss_of
 from leastnoise.privacy.ledger import (
     LEAST_SHARE_SPENT,
+    Verification,
     goal_to_text,
     is_address,
     ledger_exists,
     move_ledger,
     n_spendings_started,
     note_spending_started,
+    rows_text,
     without_password,
 )
 from leastnoise.privacy.ledger.history import Entry
@@ -54,6 +56,7 @@ __all__ = [
     "Noise",
     "PureDP",
     "Remaining",
+    "Verification",
     "delta_of",
     "epsilon_of",
     "exact_number",
@@ -71,6 +74,7 @@ __all__ = [
     "neighbours_named",
     "noise_named",
     "note_spending_started",
+    "rows_text",
     "shown",
     "without_password",
 ]

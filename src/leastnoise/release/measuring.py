@@ -20,6 +20,7 @@ from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.core.remedies import Argument, Remedy
+from leastnoise.core.steps import log_step
 from leastnoise.data import identity_of, version_digest
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import CountedTable, Ledger
@@ -240,10 +241,12 @@ def _read_with_rest(plan: Plan, source: Any, row: NotCountedRow | None) -> _Read
     by = () if row is None else row.attributes
     tables = count_tables(plan.workload, source, plan.privacy.records_per_person, by)
     integers = _read(plan, tables)
-    if row is None:
-        return _Read(integers, None)
-    assert isinstance(tables, TableCounter)
-    return _Read(integers, row.multiplied(tables.rest))
+    rest = None
+    if row is not None:
+        assert isinstance(tables, TableCounter)
+        rest = row.multiplied(tables.rest)
+    log_step("table counted")
+    return _Read(integers, rest)
 
 
 def _released(
@@ -261,6 +264,7 @@ def _released(
     if row is not None:
         assert read.rest is not None
         not_counted = NotCounted(row, tuple(with_noise(row, read.rest, bits).tolist()))
+    log_step("noise drawn")
     return Release(plan, noisy, receipt, is_truncated=is_truncated, not_counted=not_counted)
 
 

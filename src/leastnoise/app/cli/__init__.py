@@ -12,5 +12,9 @@ plan_cache        plans kept between commands
 payment           the ledger that pays for a release
 outputs           the files that commands write
 terminal          what commands print with
+invocation        one call of a command: the options that all have, JSON, its end
+facts             plans, releases and ledgers as --json writes them
+exit_codes        the exit status of every command, by the class of the error
+log_lines         the log of a command
 refusals          errors in terms of options and of the specification
 """

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from leastnoise.app.cli.data_option import DataFile, TableSource, table_source
 from leastnoise.app.cli.design_commands import SpecFile
+from leastnoise.app.cli.exit_codes import LEFT_OUT
+from leastnoise.app.cli.invocation import Ended, Facts
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.drafting.cleaning_rules import CleaningProposal, cleaning_proposals
 from leastnoise.app.drafting.columns import closest_name, columns_of
@@ -25,10 +28,6 @@ public with the specification: list what a codebook, a law or a register says, n
 shown here."""
 _N_SHOWN = 5
 
-# The exit status of `check` where a larger share of the records would be left out than declared. 1 is an
-# error, 2 a mistyped command.
-TOO_MANY_LEFT_OUT = 3
-
 
 def check(
     spec: SpecFile,
@@ -40,7 +39,7 @@ def check(
     show_values: Annotated[
         bool, typer.Option("--show-values", help="also show a few values that are not declared")
     ] = False,
-) -> None:
+) -> Facts:
     """Check a table against its schema. NOT private: for the owner of the table only. Writes nothing."""
     asked = load_spec(spec)
     limit = asked.records_per_person
@@ -65,8 +64,26 @@ def check(
     say("\n".join(_lines(fit, asked, person, limit, show_values)))
     for line in _proposal_lines(fit, asked, proposals):
         say(line)
+    facts = _facts(fit, asked, proposals)
     if _exceeds(fit, asked):
-        raise typer.Exit(TOO_MANY_LEFT_OUT)
+        raise Ended(LEFT_OUT.code, facts)
+    return facts
+
+
+def _facts(fit: SchemaFit, asked: Spec, proposals: Sequence[CleaningProposal]) -> Facts:
+    """The same numbers for a program of the owner: true ones, without noise."""
+    numbers = ("name", "n_missing", "n_unreadable", "n_undeclared", "n_undeclared_left_out", "n_left_out")
+    return {
+        "not_private": _WARNING.replace("\n", " "),
+        "n_records": fit.n_records,
+        "n_counted": fit.n_counted,
+        "is_over_declared_share": _exceeds(fit, asked),
+        "columns": [{name: getattr(column, name) for name in numbers} for column in fit.columns],
+        "person": None if fit.person is None else asdict(fit.person),
+        "cleaning": [
+            {"column": one.column, "clean": dict(one.steps), "n_more": one.n_more} for one in proposals
+        ],
+    }
 
 
 def similar_columns(source: TableSource, schema: Schema, person: str | None, format: FileFormat) -> str:

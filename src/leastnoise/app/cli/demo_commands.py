@@ -9,8 +9,10 @@ from typing import Annotated, Any
 
 import typer
 
-from leastnoise.app.cli.terminal import console, designing, say
-from leastnoise.app.demo import run_demo
+from leastnoise.app.cli.facts import plan_facts
+from leastnoise.app.cli.invocation import Facts
+from leastnoise.app.cli.terminal import console, designing, note, say
+from leastnoise.app.demo import DEMO_FILES, run_demo
 
 
 def demo(
@@ -18,9 +20,10 @@ def demo(
     people: Annotated[int, typer.Option(min=1, max=10**7, help="the number of people to invent")] = 200_000,
     epsilon: Annotated[float, typer.Option(help="the privacy budget")] = 1.0,
     seed: Annotated[int, typer.Option(min=0, help="seed for the invented people; the noise has none")] = 2026,
-) -> None:
+) -> Facts:
     """Try it out: invent a town, publish its statistics privately, and show the cost."""
-    run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=designing)
+    release = run_demo(out, n_people=people, epsilon=epsilon, seed=seed, designing=designing)
+    return {"folder": out, "files": list(DEMO_FILES), "plan": plan_facts(release.plan)}
 
 
 def reproduce(
@@ -49,17 +52,17 @@ def reproduce(
     summary: Annotated[
         bool, typer.Option("--summary", help="counts of verdicts in --docs, or in --out; runs nothing")
     ] = False,
-) -> None:
+) -> Facts:
     """Reproduce the papers' tables and figures, next to the printed numbers. Resumes where it stopped."""
     command = import_module("leastnoise.papers.reproductions.command")
     reproduction = import_module("leastnoise.papers.reproductions.reproduction")
 
     if summary:
         say(command.summarise(docs or out))
-        return
+        return {"folder": docs or out, "verdicts": {}}
     if not names:
         say(command.listing())
-        return
+        return {"folder": None, "verdicts": {}}
     screen = console(stderr=True)
     with screen.status("reproducing") as status:
 
@@ -67,9 +70,9 @@ def reproduce(
             if screen.is_terminal:
                 status.update(command.progress_to_text(progress))
             else:
-                typer.echo(command.progress_to_text(progress), err=True)
+                note(command.progress_to_text(progress))
 
-        command.reproduce(
+        outcomes = command.reproduce(
             names,
             reproduction.Setting("quick" if quick else "full", backend, data, time_limit),
             out=out,
@@ -80,3 +83,4 @@ def reproduce(
             say=say,
             progress=tell,
         )
+    return {"folder": out, "verdicts": {one.reproduction.name: one.verdict for one in outcomes}}

@@ -12,6 +12,9 @@ from typing import Annotated, Any
 import typer
 
 import leastnoise
+from leastnoise.app.cli.exit_codes import REFUSED
+from leastnoise.app.cli.facts import plan_facts, rows_of_frame
+from leastnoise.app.cli.invocation import Ended, Facts
 from leastnoise.app.cli.outputs import (
     Force,
     check_new,
@@ -25,6 +28,7 @@ from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import check_replaceable
 from leastnoise.planning import Plan, all_methods, load_plan
 from leastnoise.report import (
+    Drivers,
     PlansSideBySide,
     Turn,
     check_kind,
@@ -52,7 +56,7 @@ def design(
     time_limit: TimeLimit = None,
     no_cache: NoCache = False,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Design the noise for a specification and save the plan. Needs no data."""
     asked = load_spec(spec)
     target = out or spec.with_suffix(".plan")
@@ -62,6 +66,7 @@ def design(
     plan.save(target)
     say(plan)
     say(f"\nwrote {target}")
+    return {"file": target, "plan": plan_facts(plan)}
 
 
 def designed(spec: Spec, time_limit: float | None, *, cache: bool = True) -> Plan:
@@ -102,7 +107,7 @@ def explain(
         float | None, typer.Option(help="seconds for the design, and again for all redesigns (default 60)")
     ] = None,
     no_cache: NoCache = False,
-) -> None:
+) -> Facts:
     """Explain a plan: expected accuracy, the cost of simpler noise, and which targets drive the cost."""
     earlier = [load_plan(path) for path in after or []]
     is_spec = source.suffix.lower() == ".toml"
@@ -115,9 +120,10 @@ def explain(
     if without_delta:
         _explain_without_delta(plan, {} if spec is None else spec.design_settings(), time_limit)
     if costs is None:
-        return
+        return {"plan": plan_facts(plan), "drivers": []}
     console().print(costs)
-    _explain_cost(plan, relax, most, earlier, time_limit)
+    found = _explain_cost(plan, relax, most, earlier, time_limit)
+    return {"plan": plan_facts(plan), "drivers": rows_of_frame(found.to_frame())}
 
 
 def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: float | None) -> None:
@@ -132,7 +138,9 @@ def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: flo
     say("\n".join(lines) + "\n")
 
 
-def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time_limit: float | None) -> None:
+def _explain_cost(
+    plan: Plan, relax: float, most: int, earlier: list[Plan], time_limit: float | None
+) -> Drivers:
     # Without the earlier plans nothing can be designed after them; shares are known all the same.
     is_missing = bool(plan.after) and not earlier
     with _watching("designing changes") as progress:
@@ -151,6 +159,7 @@ def _explain_cost(plan: Plan, relax: float, most: int, earlier: list[Plan], time
     say("\n".join(drivers_lines(found, screen.width)))
     if is_missing:
         say("\nTo see what relaxed targets would save, name the earlier plans with --after")
+    return found
 
 
 def tradeoff(
@@ -166,7 +175,7 @@ def tradeoff(
     ] = None,
     time_limit: Annotated[float | None, typer.Option(help="seconds for all designs together")] = None,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Show the trade-off of privacy and accuracy: standard errors for several epsilon. Needs no data."""
     asked = load_spec(spec)
     if out is not None:
@@ -184,6 +193,7 @@ def tradeoff(
     if out is not None:
         write_tradeoff(table, out)
         say(f"\nwrote {out}")
+    return {"file": out, "rows": rows_of_frame(table.to_frame())}
 
 
 @contextmanager
@@ -214,12 +224,12 @@ def compare(
         str | None,
         typer.Option(help="a PUBLIC table on which to simulate data-dependent methods; never private data"),
     ] = None,
-) -> None:
+) -> Facts:
     """Compare the methods: error, gap to the proven lower bound, and time."""
     asked = load_spec(spec)
     if other is not None:
         _compare_plans({str(spec): asked, str(other): load_spec(other)}, method, time_limit, public_data)
-        return
+        return {"rows": []}
     settings = asked.design_settings()
     own = settings.pop("method", "auto"), settings.pop("options", {})
     settings.pop("time_limit", None)
@@ -238,6 +248,7 @@ def compare(
             **settings,
         )
     say(table)
+    return {"rows": rows_of_frame(table.to_frame())}
 
 
 def _compare_plans(
@@ -275,9 +286,11 @@ def _method_with_options(text: str) -> str | tuple[str, dict[str, Any]]:
     return name, options
 
 
-def methods() -> None:
+def methods() -> Facts:
     """List the methods that `design` and `compare` know."""
-    say(leastnoise.methods())
+    known = leastnoise.methods()
+    say(known)
+    return {"methods": [{"name": one.name, "summary": one.summary} for one in known.methods]}
 
 
 def audit(
@@ -286,11 +299,21 @@ def audit(
         int | None,
         typer.Option(min=1, help="number of simulated releases per table; a sufficient number by default"),
     ] = None,
-) -> None:
+) -> Facts:
     """Check a plan's privacy by simulation: draw its noise many times. Needs no data, spends nothing."""
     chosen = load_plan(plan)
     with spinner("auditing"):
         report = leastnoise.audit(chosen, draws=draws)
     say(report)
+    facts = {
+        "plan": plan_facts(chosen),
+        "keeps_its_word": report.keeps_its_word,
+        "faults": report.faults,
+        "draws": report.draws,
+        "said": report.said,
+        "at_least": report.at_least,
+        "level": report.level,
+    }
     if not report.keeps_its_word:
-        raise typer.Exit(1)
+        raise Ended(REFUSED.code, facts)
+    return facts

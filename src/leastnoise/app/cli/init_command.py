@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
@@ -10,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 
+from leastnoise.app.cli.invocation import Facts
 from leastnoise.app.cli.outputs import check_new
 from leastnoise.app.cli.publish_commands import Encoding, Quote, Separator, Sheet
-from leastnoise.app.cli.terminal import say
+from leastnoise.app.cli.terminal import note, say
 from leastnoise.app.drafting.codebook import read_codebook
 from leastnoise.app.drafting.columns import Column, columns_of, is_identifier
 from leastnoise.app.drafting.draft import Wishes, draft_spec, next_commands
@@ -20,7 +22,7 @@ from leastnoise.app.drafting.questions import ask_records, ask_wishes, column_na
 from leastnoise.app.specification import FILL_IN
 from leastnoise.app.specification.json_schema import schema_text
 from leastnoise.core.errors import InputError
-from leastnoise.core.printable import counted, printable
+from leastnoise.core.printable import counted
 from leastnoise.core.whole_file import check_folder, written_whole
 from leastnoise.data import FileFormat
 
@@ -64,11 +66,11 @@ def init(
         bool,
         typer.Option("--schema", help="print the JSON schema of specification files, for use in editors"),
     ] = False,
-) -> None:
+) -> Facts:
     """Draft a specification for you to complete. Reads the column names and types, never a value."""
     if schema:
         typer.echo(schema_text(), nl=False)
-        return
+        return {"file": None, "n_to_fill_in": 0, "next": [], "schema": json.loads(schema_text())}
     if table is None:
         raise InputError("name the table, as in: leastnoise init people.csv", field="table", given=None)
     target = _new_file(out, table, force=force)
@@ -83,6 +85,12 @@ def init(
         temporary.write_text(text, encoding="utf-8")
     say(f"wrote {target}")
     _say_what_is_next(text, target, table, wishes)
+    following = list(next_commands(wishes, spec=str(target), table=table))
+    return {"file": target, "n_to_fill_in": _n_to_fill_in(text), "next": following, "schema": None}
+
+
+def _n_to_fill_in(text: str) -> int:
+    return sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
 
 
 def _only(wishes: Wishes, found: Sequence[Column], listed: str) -> Wishes:
@@ -102,7 +110,7 @@ def _codebook(path: Path, found: Sequence[Column]) -> dict[str, dict[str, Any]]:
     names = [column.name for column in found]
     for name in declared:
         if name not in names:
-            _note(f"the codebook lists {name!r}, which is no column of the table")
+            note(f"the codebook lists {name!r}, which is no column of the table")
     return {name: own for name, own in declared.items() if name in names}
 
 
@@ -130,7 +138,7 @@ def _wishes(
                 field="person",
                 given=None,
             )
-        return ask_wishes(columns, _ask, _note) if is_asked else Wishes()
+        return ask_wishes(columns, _ask, note) if is_asked else Wishes()
     try:
         column_named(person, [column.name for column in columns])
     except ValueError as error:
@@ -142,13 +150,13 @@ def _wishes(
             field="records_per_person",
             given=None,
         )
-    most = ask_records(_ask, _note) if records_per_person is None else records_per_person
+    most = ask_records(_ask, note) if records_per_person is None else records_per_person
     return Wishes(person=person, records_per_person=most)
 
 
 def _say_what_is_next(text: str, target: Path, table: str, wishes: Wishes) -> None:
     """What is left to fill in, and the commands that follow, to be copied."""
-    to_fill = sum(FILL_IN in line for line in text.splitlines() if not line.startswith("#"))
+    to_fill = _n_to_fill_in(text)
     if to_fill:
         say(
             f'fill in {counted(to_fill, "place")} marked "{FILL_IN}", and delete columns that you do not '
@@ -161,7 +169,3 @@ def _say_what_is_next(text: str, target: Path, table: str, wishes: Wishes) -> No
 
 def _ask(question: str, default: str) -> str:
     return str(typer.prompt(question, default=default or None, err=True))
-
-
-def _note(text: str) -> None:
-    typer.echo(printable(text), err=True)

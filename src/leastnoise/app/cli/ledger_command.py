@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from enum import StrEnum
 from fractions import Fraction
 from pathlib import Path
 from typing import Annotated, Any
@@ -10,19 +11,32 @@ from typing import Annotated, Any
 import typer
 
 from leastnoise.app.cli.design_commands import designed
+from leastnoise.app.cli.facts import ledger_facts, release_facts
+from leastnoise.app.cli.invocation import Facts, as_command
 from leastnoise.app.cli.outputs import (
     AnswersFile,
     Force,
     check_new,
     check_outputs,
     file_name,
+    is_stdout,
     outputs_of,
     save,
     say_where,
+    write_out,
 )
-from leastnoise.app.cli.payment import Payment, check_known, exists, file_of, opened, release_of, typed
+from leastnoise.app.cli.payment import (
+    Payment,
+    check_known,
+    exists,
+    file_of,
+    opened,
+    release_of,
+    shown_place,
+    typed,
+)
 from leastnoise.app.cli.refusals import CommandGroup, PlainCommand
-from leastnoise.app.cli.terminal import say
+from leastnoise.app.cli.terminal import OUTPUT, say
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import InputError, PrivacyError
 from leastnoise.privacy import (
@@ -33,13 +47,14 @@ from leastnoise.privacy import (
     Ledger,
     PureDP,
     Remaining,
+    Verification,
     epsilon_of,
     full_charge,
     goal_to_text,
     grants_for,
     least_limit,
     move_ledger,
-    without_password,
+    rows_text,
 )
 from leastnoise.release import Release, is_stream, load_stream, stored_goal, stored_release
 
@@ -50,6 +65,13 @@ ledger = typer.Typer(
     add_completion=False,
 )
 
+
+def _command(function: Callable[..., Facts]) -> Callable[..., Facts]:
+    """Make a function a command of this group."""
+    ledger.command(function.__name__, cls=PlainCommand)(as_command(function))
+    return function
+
+
 LedgerPlace = Annotated[
     str,
     typer.Argument(
@@ -57,11 +79,19 @@ LedgerPlace = Annotated[
     ),
 ]
 
+
+class RowFormat(StrEnum):
+    """How rows are written to standard output."""
+
+    csv = "csv"
+    jsonl = "jsonl"
+
+
 # A ledger is made for at most this many releases, and at most as many further ones are counted.
 _MOST_TIMES = 1000
 
 
-@ledger.command(cls=PlainCommand)
+@_command
 def create(
     place: LedgerPlace,
     dataset: Annotated[
@@ -88,11 +118,11 @@ def create(
             min=1, help="every release must protect at least this many records per person; 1 by default"
         ),
     ] = None,
-) -> None:
+) -> Facts:
     """Create a ledger for a dataset, with a limit on the privacy loss over all releases."""
     file, name = file_of(place), typed(place)
     if exists(place):
-        shown = name if file is not None else without_password(place)
+        shown = name if file is not None else shown_place(place)
         raise InputError(
             f"{shown!r} exists already",
             field="path",
@@ -102,7 +132,8 @@ def create(
     size = {"epsilon": epsilon, "delta": delta, "rho": rho, "mu": mu}
     people = {"neighbours": neighbours, "records_per_person": records_per_person}
     limit = _limit_asked_for(size, people, spec, times)
-    say(Ledger(place, dataset=dataset, limit=limit))
+    made = Ledger(place, dataset=dataset, limit=limit)
+    say(made)
     say(f"limit {limit}" + ("" if spec is None else f": {spec.name} fits {_so_often(times or 1)}"))
     if isinstance(limit, PureDP):
         say("note: a pure limit, for good: releases with a delta never fit; give --delta 1e-6 for those")
@@ -110,6 +141,7 @@ def create(
         k = limit.records_per_person
         say(f"note: every specification needs records_per_person = {k} or more in its [privacy]")
     say(f"{'wrote' if file is not None else 'made'} {name}; release with --ledger {name}")
+    return {"place": shown_place(place), **ledger_facts(made)}
 
 
 def _limit_asked_for(
@@ -142,13 +174,13 @@ def _limit_asked_for(
     return _limit(**size, **{name: given for name, given in people.items() if given is not None})
 
 
-@ledger.command(cls=PlainCommand)
+@_command
 def show(
     place: LedgerPlace,
     spec: Annotated[
         Path | None, typer.Option(help="show what is left in terms of this specification")
     ] = None,
-) -> None:
+) -> Facts:
     """List the releases, what each cost, and how much budget is left."""
     ledger = opened(place)
     say(f"dataset  {ledger.dataset}\nlimit    {ledger.limit}\nleft     {ledger.remaining}")
@@ -175,6 +207,7 @@ def show(
         say("nothing was released yet")
     elif len(rows) > 1 and any(row["unit"] == "μ²" for row in rows):
         say("\nthe ε of releases does not add up to what was spent: their μ² do, and ε grows more slowly")
+    return {"place": shown_place(place), **ledger_facts(ledger), "moved_to": moved_to, "rows": rows}
 
 
 def _charged_text(ledger: Ledger, row: Mapping[str, Any]) -> str:
@@ -199,7 +232,7 @@ def _published(ledger: Ledger, release_id: str) -> list[str]:
     ]
 
 
-@ledger.command(cls=PlainCommand)
+@_command
 def fetch(
     place: LedgerPlace,
     release_id: Annotated[str, typer.Argument(help="the id of the release, as listed by `show`")],
@@ -208,7 +241,7 @@ def fetch(
     ] = None,
     out: AnswersFile = None,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Write the answers of a stored release again. Costs nothing; needs neither data nor plan."""
     ledger = opened(place)
     check_known(ledger, release_id)
@@ -223,6 +256,7 @@ def fetch(
     save(result, outputs)
     say_where(outputs)
     Payment(ledger, release_id).say_receipt(result)
+    return release_facts(result, outputs, ledger)
 
 
 def _stored(ledger: Ledger, release_id: str, period: str | None) -> tuple[Release, str]:
@@ -242,34 +276,57 @@ def _stored(ledger: Ledger, release_id: str, period: str | None) -> tuple[Releas
     return stored_release(ledger, release_id), release_id
 
 
-@ledger.command(cls=PlainCommand)
+@_command
 def verify(
     place: LedgerPlace,
     head: Annotated[
         str | None,
         typer.Option(help="a head printed by an earlier release, which must still be in the ledger"),
     ] = None,
-) -> None:
+) -> Facts:
     """Verify the ledger: recompute it from the first row and look for a head that you noted."""
     ledger = opened(place)
-    say(f"verified: {ledger.verify(head=head)}")
+    found = ledger.verify(head=head)
+    say(f"verified: {found}")
+    return _verified_facts(found)
 
 
-@ledger.command(cls=PlainCommand)
+def _verified_facts(found: Verification) -> Facts:
+    return {
+        "dataset": found.dataset,
+        "n_entries": found.n_entries,
+        "n_stored": found.n_stored,
+        "head": found.head,
+        "left": str(found.remaining),
+        "moved_to": found.moved_to,
+    }
+
+
+@_command
 def export(
     place: LedgerPlace,
-    out: Annotated[Path, typer.Option("--out", "-o", help="a .csv or .jsonl file; it contains no answers")],
+    out: Annotated[
+        Path,
+        typer.Option("--out", "-o", help="a .csv or .jsonl file; standard output by default"),
+    ] = Path("-"),
+    format: Annotated[RowFormat, typer.Option(help="on standard output: csv or jsonl")] = RowFormat.csv,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Export the rows of the ledger, without any answers."""
     ledger = opened(place)
+    if OUTPUT.get().is_json and str(out) == "-":
+        return {"file": None, "rows": ledger.rows}
+    if is_stdout(out):
+        write_out(rows_text(ledger.rows, format.value))
+        return {}
     file = file_of(place)
     check_outputs([out], [] if file is None else [file])
     check_new(out, force=force)
     say(f"wrote {ledger.export(out)}")
+    return {"file": out, "rows": ledger.rows}
 
 
-@ledger.command(cls=PlainCommand)
+@_command
 def move(
     source: LedgerPlace,
     target: Annotated[
@@ -283,22 +340,27 @@ def move(
             help="move even if some paid releases were never stored; make sure no process is storing them",
         ),
     ] = False,
-) -> None:
+) -> Facts:
     """Move a ledger from a file to PostgreSQL or back, and close the source. Safe to run again."""
     opened(source)
     moved = move_ledger(source, target, abandon_unstored=abandon_unstored)
     say(moved)
-    say(f"verified: {moved.verify()}")
+    found = moved.verify()
+    say(f"verified: {found}")
     say(f"closed {typed(source)}; release with --ledger {typed(target)}")
+    return {"place": shown_place(target), **_verified_facts(found)}
 
 
-@ledger.command(cls=PlainCommand)
+@_command
 def grants(
     place: LedgerPlace,
     role: Annotated[str, typer.Argument(help="the role that makes releases; it may only read and append")],
-) -> None:
+) -> Facts:
     """Print the SQL that lets another PostgreSQL role spend from this ledger."""
-    typer.echo(grants_for(place, role))
+    text = grants_for(place, role)
+    if not OUTPUT.get().is_json:
+        write_out(f"{text}\n")
+    return {"sql": text}
 
 
 def _room_for_one_more(ledger: Ledger, spec: Path | None) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from importlib import import_module
 from typing import Annotated, Any
@@ -10,6 +11,8 @@ import typer
 from typer.core import TyperCommand
 
 import leastnoise
+from leastnoise.app.cli.exit_codes import CLOSED_PIPE, epilog
+from leastnoise.app.cli.invocation import as_command, close_output
 from leastnoise.app.cli.refusals import CommandGroup, PlainCommand
 
 # In the order in which a publisher meets them: the file of each command, and its first line of help, which a
@@ -88,9 +91,6 @@ class Commands(CommandGroup):
         command = self._loaded(args[0])
         return super().resolve_command(ctx, args) if command is None else (command.name, command, args[1:])
 
-    def called(self, ctx: Any) -> Any:
-        return self._loaded(ctx.invoked_subcommand)
-
     def _loaded(self, name: str | None) -> Any:
         """A command with its options, or None where there is none of this name."""
         known = ALIASES.get(name or "", name)
@@ -99,7 +99,7 @@ class Commands(CommandGroup):
         found = getattr(import_module(f"leastnoise.app.cli.{COMMANDS[known][0]}"), known)
         if not isinstance(found, typer.Typer):
             found, function = typer.Typer(add_completion=False), found
-            found.command(name, cls=PlainCommand)(function)
+            found.command(name, cls=PlainCommand)(as_command(function))
         command = typer.main.get_command(found)
         command.name = name
         return command
@@ -109,6 +109,7 @@ app = typer.Typer(
     cls=Commands,
     name="leastnoise",
     help="Publish counts with the least noise that differential privacy allows, and prove it.",
+    epilog=epilog(),
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -121,7 +122,18 @@ def main() -> None:
         # Where the terminal's encoding has no ε, a question mark is better than no answer.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
-    app(prog_name="leastnoise")
+    # What stops a service or a container is heard as Ctrl-C is: a paid release is stored first.
+    # Not where Ctrl-C is ignored, as in the background of a script: then SIGTERM ends it at once, as ever.
+    if callable(signal.getsignal(signal.SIGINT)):
+        signal.signal(signal.SIGTERM, lambda number, frame: signal.raise_signal(signal.SIGINT))
+    try:
+        try:
+            app(prog_name="leastnoise")
+        finally:
+            sys.stdout.flush()
+    except BrokenPipeError:
+        close_output()
+        sys.exit(CLOSED_PIPE.code)
 
 
 def _version(wanted: bool) -> None:

@@ -10,10 +10,11 @@ from typing import Annotated, NamedTuple
 
 import typer
 
-from leastnoise.app.cli.terminal import say, spinner
+from leastnoise.app.cli.invocation import check_alone
+from leastnoise.app.cli.terminal import OUTPUT, say, spinner, warn
 from leastnoise.core.errors import InputError
 from leastnoise.core.interruption import finished_first
-from leastnoise.core.printable import printable
+from leastnoise.core.steps import log_step
 from leastnoise.core.whole_file import check_folder, check_replaceable
 from leastnoise.privacy import note_spending_started
 from leastnoise.release import Release
@@ -120,6 +121,23 @@ def check_new(path: Path, *, force: bool, again: str = "") -> None:
         raise InputError(f"{str(path)!r} exists{again}", field="out", given=str(path), remedy=remedy)
 
 
+def is_stdout(path: Path) -> bool:
+    """Whether a file is named that stands for standard output.
+
+    Raises:
+        InputError: with --json, whose object goes there.
+    """
+    if str(path) != "-":
+        return False
+    check_alone("out", str(path))
+    return True
+
+
+def write_out(text: str) -> None:
+    """Write what a command was asked for to standard output, and nothing else there."""
+    OUTPUT.get().write(text)
+
+
 def save(result: Release, outputs: Outputs, publication: Publication | None = None) -> None:
     """Save before anything is shown: what was measured is paid for, even if the output is cut off."""
     # Without a ledger it counts as spent once the answers can be read.
@@ -129,6 +147,7 @@ def save(result: Release, outputs: Outputs, publication: Publication | None = No
         result.save(outputs.saved)
         write_answers(result, outputs.answers, publication=publication)
         summarize(result, publication).to_html(outputs.page)
+    log_step("answers written", file=str(outputs.answers))
 
 
 def file_name(text: str) -> str:
@@ -145,7 +164,7 @@ def file_name(text: str) -> str:
 def say_warnings(release: Release) -> None:
     """Say on stderr what readers of the answers must know first; it follows from what was released."""
     for sentence in release.warnings:
-        typer.echo(f"warning: {printable(sentence)}; `leastnoise check` says in which columns", err=True)
+        warn(f"{sentence}; `leastnoise check` says in which columns")
 
 
 def say_where(outputs: Outputs) -> None:
@@ -159,6 +178,7 @@ def save_dossier(release: Release, folder: Path, publication: Publication | None
     """Write the dossier of a release, and say what a person must complete."""
     with finished_first(), spinner("writing the dossier"):
         found = write_dossier(release, folder, publication, force=force)
+    log_step("answers written", dossier=str(folder))
     say(f"wrote {found.folder} ({len(found.files)} files for publication)")
     if found.to_complete:
         say("to be completed by a person:")

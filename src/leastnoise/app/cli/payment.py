@@ -262,6 +262,11 @@ def file_of(place: str) -> Path | None:
     return None if is_address(place) else Path(place)
 
 
+def shown_place(place: str) -> str:
+    """Where a ledger is kept, without a password."""
+    return place if file_of(place) is not None else without_password(place)
+
+
 def typed(place: str) -> str:
     """A path as it may be typed in the folder where the command runs; an address without its password."""
     file, here = file_of(place), Path.cwd()

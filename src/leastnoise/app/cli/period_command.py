@@ -13,6 +13,8 @@ from typing import Annotated, Any
 import typer
 
 from leastnoise.app.cli.design_commands import designed
+from leastnoise.app.cli.facts import release_facts
+from leastnoise.app.cli.invocation import Facts
 from leastnoise.app.cli.outputs import outputs_of, save, say_where
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.specification import Spec
@@ -69,8 +71,8 @@ def publish_period(
     rest: Mapping[str, Any],
     revisions: str | None = None,
     returns: str | None = None,
-) -> None:
-    """Publish one period of the stream that a specification describes.
+) -> Facts:
+    """Publish one period of the stream that a specification describes; the facts of its release.
 
     Args:
         rest: what `Stream.measure` is told about records that match no declared value.
@@ -105,6 +107,8 @@ def publish_period(
     say_where(outputs)
     following = stream.next_period
     say(f"stream {stream.stream_id}: {'all published' if following is None else f'next is {following}'}")
+    told = {"id": stream.stream_id, "period": period, "was_published": is_known, "next": following}
+    return {**release_facts(release, outputs, ledger), "dossier": None, "stream": told}
 
 
 # Records that keep their values, of people who come once: what a plan is priced for.

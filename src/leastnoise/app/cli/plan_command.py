@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from leastnoise.app.cli.design_commands import SpecFile
+from leastnoise.app.cli.invocation import Facts, check_alone
 from leastnoise.app.cli.outputs import Force, check_new, check_outputs
 from leastnoise.app.cli.payment import opened
 from leastnoise.app.cli.terminal import gap_to_text, say, spinner
@@ -32,7 +33,7 @@ def plan(
         bool, typer.Option("--open/--no-open", help="open the page in the default browser")
     ] = True,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Decide in a browser how much privacy and how accurate which table. On this machine; reads no data."""
     if ledger is not None:
         opened(ledger)
@@ -48,7 +49,8 @@ def plan(
         with written_whole(static) as new:
             new.write_text(page, encoding="utf-8")
         say(f"wrote {static} (open it in a browser; privacy can be moved in it)")
-        return
+        return {"page": static}
+    check_alone("static", None)
 
     def tell(url: str) -> None:
         say(f"the planner is at {url}")
@@ -57,3 +59,4 @@ def plan(
             webbrowser.open(url)
 
     serve(spec, ledger=ledger, port=port, opened=tell)
+    return {"page": None}

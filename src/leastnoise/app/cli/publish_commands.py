@@ -14,6 +14,8 @@ import leastnoise
 from leastnoise.app.cli.check_command import similar_columns
 from leastnoise.app.cli.data_option import DataFile, TableSource, files_read, table_source
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
+from leastnoise.app.cli.facts import release_facts
+from leastnoise.app.cli.invocation import Facts
 from leastnoise.app.cli.outputs import (
     AnswersFile,
     DossierFolder,
@@ -36,7 +38,7 @@ from leastnoise.app.cli.payment import (
 )
 from leastnoise.app.cli.period_command import Period, Returns, Revisions, Skip, publish_period
 from leastnoise.app.cli.plan_cache import NoCache
-from leastnoise.app.cli.terminal import say, spinner
+from leastnoise.app.cli.terminal import say, spinner, warn
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import (
     AlreadySpentError,
@@ -102,7 +104,7 @@ def publish(
     returns: Returns = None,
     no_cache: NoCache = False,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Design, measure and write the answers."""
     asked = load_spec(spec)
     unknown = asked.person_unknown if person in (None, asked.person) else ()
@@ -114,7 +116,7 @@ def publish(
     _check_one_period(period, dossier, revisions, returns)
     source = table_source(data)
     if period is not None:
-        publish_period(
+        return publish_period(
             spec,
             asked,
             _table(source, asked.schema, person, unknown, asked.format),
@@ -130,7 +132,6 @@ def publish(
             revisions=revisions,
             returns=returns,
         )
-        return
     outputs = _outputs(spec, source, out, force, asked.workload.shape[0], ledger, release_id)
     if dossier is not None:
         check_dossier(dossier, force=force)
@@ -143,6 +144,7 @@ def publish(
     if asked.presentation is not None:
         result = presented(result, asked.presentation)
     _hand_out(result, asked, outputs, payer, dossier, force=force)
+    return {**release_facts(result, outputs, payer.ledger), "dossier": dossier, "stream": None}
 
 
 def _designed_and_measured(
@@ -196,7 +198,7 @@ def measure(
     not_counted: NotCounted = None,
     most_not_counted: MostNotCounted = None,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Measure a table with a saved plan: the one step that spends privacy. Also called release."""
     chosen = load_plan(plan)
     source = table_source(data)
@@ -226,6 +228,7 @@ def measure(
     say_warnings(result)
     say_where(outputs)
     payer.say_receipt(result)
+    return release_facts(result, outputs, payer.ledger)
 
 
 def _measure(plan: Plan, table: Data, payer: Payment, rest: Mapping[str, Any]) -> Release:
@@ -301,10 +304,9 @@ def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, 
     """Warn, before anything is paid, that nothing enforces the number of records per person."""
     is_paid = payer.release_id in payer.known_ids
     if records_per_person > 1 and person is None and not is_paid:
-        typer.echo(
-            f"warning: records_per_person = {records_per_person} is not enforced, because no column "
-            f"identifies the person: anybody with more records is protected less; {how}",
-            err=True,
+        warn(
+            f"records_per_person = {records_per_person} is not enforced, because no column identifies the "
+            f"person: anybody with more records is protected less; {how}"
         )
 
 
@@ -339,7 +341,7 @@ def _measuring() -> Iterator[None]:
         def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
             if issubclass(category, StoringDelayed):
                 # Shown at once: it is about work in progress.
-                typer.echo(f"warning: {message}", err=True)
+                warn(str(message))
             else:
                 record(message, category, *where, **options)
 
@@ -347,4 +349,4 @@ def _measuring() -> Iterator[None]:
         yield
     for warning in caught:
         if issubclass(warning.category, UnrecordedSpending):
-            typer.echo(f"warning: {warning.message}", err=True)
+            warn(str(warning.message))

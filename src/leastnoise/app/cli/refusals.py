@@ -7,8 +7,8 @@ and targets to relax are keys of a specification here.
 
 from __future__ import annotations
 
-import errno
 import shlex
+import sys
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -17,13 +17,21 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from leastnoise.app.cli.exit_codes import epilog
+from leastnoise.app.cli.terminal import warn
 from leastnoise.core.errors import LeastnoiseError, SharedEnds
 from leastnoise.core.printable import printable
 from leastnoise.core.remedies import AddQuery, Argument, OnRelease, RelaxTargets, Remedy
 
+# Typer has its own copy of Click in some versions, and exports of its errors only this one.
+_ClickException: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+
 
 class PlainCommand(TyperCommand):
     """A command whose flags are listed without a type: they take no value."""
+
+    def __init__(self, *given: Any, **attributes: Any) -> None:
+        super().__init__(*given, **{**attributes, "epilog": attributes.get("epilog") or epilog()})
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The options, flags among them without a type."""
@@ -37,42 +45,28 @@ class CommandGroup(TyperGroup):
         """The options, flags among them without a type."""
         return _without_types_of_flags(super().get_params(ctx))
 
-    def invoke(self, ctx: Any) -> Any:
-        from leastnoise.privacy import n_spendings_started
-
-        before = n_spendings_started()
+    def main(self, *given: Any, **options: Any) -> Any:
+        """Run it; where --json is asked for, a mistyped command line is told in JSON too."""
+        words = options.get("args", given[0] if given else None)
+        words = sys.argv[1:] if words is None else list(words)
+        if "--json" not in words or not options.get("standalone_mode", True):
+            return super().main(*given, **options)
         try:
-            with _warnings_in_lines():
-                return super().invoke(ctx)
-        except LeastnoiseError as error:
-            message = shell_text(error, self._options(ctx))
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise
-            message = f"{error.filename or 'a file'}: {error.strerror or type(error).__name__}"
-        except MemoryError:
-            message = "there is not enough memory for this"
-        except KeyboardInterrupt:
-            # Said by the commands that could have spent, and only where none of it had begun.
-            is_unspent = "ledger" in self._options(ctx) and n_spendings_started() == before
-            typer.echo(f"interrupted{'; nothing was spent' if is_unspent else ''}", err=True)
-            raise typer.Exit(130) from None
-        typer.echo(f"error: {printable(' '.join(message.split()))}", err=True)
-        raise typer.Exit(1)
+            code = super().main(*given, **{**options, "standalone_mode": False})
+        except _ClickException as error:
+            from leastnoise.app.cli.invocation import usage_facts, write_json
+            from leastnoise.app.cli.terminal import Output
 
-    def called(self, ctx: Any) -> Any:
-        """The command that was called, or None."""
-        return self.get_command(ctx, ctx.invoked_subcommand)
-
-    def _options(self, ctx: Any) -> dict[str, str]:
-        """How the command that was called spells its options, by their names in Python."""
-        command = self.called(ctx)
-        given = () if command is None else command.params
-        return {option.name: option.opts[0] for option in given if option.opts[0].startswith("--")}
+            typer.echo(f"error: {printable(error.format_message())}", err=True)
+            context = getattr(error, "ctx", None)
+            name = "" if context is None else " ".join(context.command_path.split()[1:])
+            write_json(Output(), name, usage_facts(error.format_message()), error.exit_code)
+            sys.exit(error.exit_code)
+        sys.exit(code if isinstance(code, int) else 0)
 
 
 @contextmanager
-def _warnings_in_lines() -> Iterator[None]:
+def warnings_in_lines() -> Iterator[None]:
     """Warnings about a specification in one line each, without the place in our code."""
     with warnings.catch_warnings():
         warnings.simplefilter("always", SharedEnds)
@@ -80,7 +74,7 @@ def _warnings_in_lines() -> Iterator[None]:
 
         def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
             if issubclass(category, SharedEnds):
-                typer.echo(f"warning: {printable(str(message))}", err=True)
+                warn(str(message))
             else:
                 usual(message, category, *where, **options)
 

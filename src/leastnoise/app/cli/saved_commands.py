@@ -8,7 +8,18 @@ from typing import Annotated, Any, Literal
 import typer
 
 import leastnoise
-from leastnoise.app.cli.outputs import Force, check_new, check_outputs, outputs_of, save, say_where
+from leastnoise.app.cli.facts import release_facts, rows_of_frame
+from leastnoise.app.cli.invocation import Facts
+from leastnoise.app.cli.outputs import (
+    Force,
+    check_new,
+    check_outputs,
+    is_stdout,
+    outputs_of,
+    save,
+    say_where,
+    write_out,
+)
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.core.errors import InputError, PlanFileError
 from leastnoise.core.whole_file import check_folder, check_replaceable
@@ -24,17 +35,22 @@ ReleaseFile = Annotated[
 def report(
     source: Annotated[Path, typer.Argument(help="a saved release or plan")],
     out: Annotated[
-        Path | None, typer.Option("--out", "-o", help="the page to write; NAME.html by default")
+        Path | None,
+        typer.Option("--out", "-o", help="the page to write, or - for standard output"),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="overwrite an existing page")] = False,
-) -> None:
+) -> Facts:
     """Write a report as one HTML page: answers, accuracy and privacy loss. Needs no data."""
     subject = saved_release_or_plan(source)
+    if out is not None and is_stdout(out):
+        write_out(summarize(subject).html())
+        return {}
     target = out or source.with_suffix(".html")
     _check(target, force)
     with spinner("writing the page"):
         summarize(subject).to_html(target)
     say(f"wrote {target}")
+    return {"page": target}
 
 
 def _check(target: Path, force: bool) -> None:
@@ -76,7 +92,7 @@ def adjust(
         ),
     ] = None,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Make the counts of a release consistent and non-negative, or whole. Costs no privacy."""
     release = saved_release(source)
     outputs = outputs_of(
@@ -93,6 +109,7 @@ def adjust(
     else:
         say(adjusted.adjusted.statement())
     say_where(outputs)
+    return release_facts(adjusted, outputs)
 
 
 def _adjusted(
@@ -119,7 +136,7 @@ def present(
         str | None, typer.Option(help="coefficient of variation above which it is left out, as in 50%")
     ] = None,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Round the counts of a release, mark unreliable ones or leave them out. Costs no privacy."""
     release = saved_release(source)
     shown = leastnoise.present(
@@ -136,6 +153,7 @@ def present(
     assert shown.presented is not None
     say(shown.presented.statement())
     say_where(outputs)
+    return release_facts(shown, outputs)
 
 
 def _share(text: str | None) -> float | str | None:
@@ -163,7 +181,7 @@ def quantiles(
         typer.Option("--out", "-o", help="also write them to this .csv, .parquet, .json or .xlsx file"),
     ] = None,
     force: Force = False,
-) -> None:
+) -> Facts:
     """Compute quantiles, with intervals, from a release. Costs no privacy."""
     if out is not None:
         check_outputs([out], [source])
@@ -177,6 +195,13 @@ def quantiles(
     if out is not None:
         privacy = release.plan.privacy
         say(f"wrote {write_quantile_table(table, out, attribute, privacy, level=level, by=by)}")
+    return {
+        "attribute": attribute,
+        "by": by,
+        "level": level,
+        "file": out,
+        "rows": rows_of_frame(table, with_index=True),
+    }
 
 
 def saved_release(source: Path) -> Release:

@@ -7,7 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, TextIO
 
 import typer
 
@@ -17,6 +19,57 @@ from leastnoise.core.printable import printable
 FIRST_LINE = 5.0
 # Seconds between two lines, at most: build servers take ten silent minutes for a hang.
 LONGEST_PAUSE = 300.0
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where a command writes, and how much.
+
+    Attributes:
+        is_quiet: nothing but warnings and errors.
+        is_json: one object on standard output.
+        stdout: the real one, while text for people goes nowhere.
+        warnings: those that were shown.
+    """
+
+    is_quiet: bool = False
+    is_json: bool = False
+    stdout: TextIO | None = None
+    warnings: list[str] = field(default_factory=list)
+
+    def write(self, text: str) -> None:
+        """Write what a command was asked for to standard output, quiet or not."""
+        typer.echo(text, file=self.stdout, nl=False)
+
+    def flush(self) -> None:
+        """Notice now, rather than when Python ends, that nobody reads any more."""
+        if self.stdout is not None:
+            self.stdout.flush()
+
+
+# The output of the command that runs.
+OUTPUT: ContextVar[Output] = ContextVar("output")
+
+
+def is_quiet() -> bool:
+    """Whether nothing but warnings and errors is wanted."""
+    output = OUTPUT.get(None)
+    return output is not None and output.is_quiet
+
+
+def note(text: str) -> None:
+    """Print a line about the work on standard error, unless it is to be quiet."""
+    if not is_quiet():
+        typer.echo(printable(text), err=True)
+
+
+def warn(text: str) -> None:
+    """Print a warning on standard error, quiet or not, and keep it for --json."""
+    shown = printable(text)
+    output = OUTPUT.get(None)
+    if output is not None:
+        output.warnings.append(shown)
+    typer.echo(f"warning: {shown}", err=True)
 
 
 def say(text: object) -> None:
@@ -45,6 +98,9 @@ def spinner(what: str) -> Iterator[Callable[[str], None]]:
     """
     from rich.text import Text
 
+    if is_quiet():
+        yield lambda text: None
+        return
     screen = console(stderr=True)
     if not screen.is_terminal:
         with _plain_lines(what) as update:
@@ -95,4 +151,4 @@ def designing() -> Iterator[Callable[[Any], None]]:
             update(f"designing: step {progress.step}{gap_to_text(progress.gap)}")
 
         yield show
-    typer.echo(f"designed in {time.monotonic() - started:.1f} s", err=True)
+    note(f"designed in {time.monotonic() - started:.1f} s")

@@ -84,6 +84,7 @@ from leastnoise.app.specification.privacy_table import (
 from leastnoise.app.specification.toml_text import Lines, key_text, slip_in, value_text
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
+from leastnoise.core.steps import log_step
 from leastnoise.data import FileFormat
 from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
@@ -222,9 +223,11 @@ def load_spec(path: str | Path) -> Spec:
         raise SpecError(
             f"{source.name}: a specification is text in UTF-8{hint}", field="path", given=source.name
         ) from None
-    return _parse(
+    spec = _parse(
         text, lambda line: f"{source.name}: " if line is None else f"{source.name}:{line}: ", source.parent
     )
+    log_step("specification loaded", file=source.name)
+    return spec
 
 
 def parse_spec(text: str, folder: str | Path = ".") -> Spec:

@@ -23,6 +23,7 @@ A file imports only files that stand above it here:
 
 from leastnoise.privacy.ledger.address import is_address, without_password
 from leastnoise.privacy.ledger.advice import goal_to_text
+from leastnoise.privacy.ledger.export import rows_text
 from leastnoise.privacy.ledger.history import Entry, RecordedTable, StoredAnswers
 from leastnoise.privacy.ledger.ledger import LEAST_SHARE_SPENT, Ledger
 from leastnoise.privacy.ledger.moving import move_ledger
@@ -47,5 +48,6 @@ __all__ = [
     "move_ledger",
     "n_spendings_started",
     "note_spending_started",
+    "rows_text",
     "without_password",
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -27,17 +28,23 @@ def write_rows(rows: Sequence[Mapping[str, Any]], path: str | Path) -> Path:
         InputError: if the name ends otherwise.
     """
     target = Path(path)
-    if target.suffix.lower() == ".jsonl":
-        with written_whole(target) as temporary:
-            temporary.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    elif target.suffix.lower() == ".csv":
-        with written_whole(target) as temporary, temporary.open("w", newline="", encoding="utf-8") as stream:
-            writer = csv.DictWriter(stream, _COLUMNS)
-            writer.writeheader()
-            writer.writerows(map(no_formulas, rows))
-    else:
+    format = target.suffix.lower().removeprefix(".")
+    if format not in ("csv", "jsonl"):
         raise InputError.must("path", "end in .csv or .jsonl", given=target.name)
+    with written_whole(target) as temporary:
+        temporary.write_bytes(rows_text(rows, format).encode("utf-8"))
     return target
+
+
+def rows_text(rows: Sequence[Mapping[str, Any]], format: str) -> str:
+    """The rows of `rows_of` as the text of a file, "csv" or "jsonl"."""
+    if format == "jsonl":
+        return "".join(json.dumps(row) + "\n" for row in rows)
+    stream = io.StringIO(newline="")
+    writer = csv.DictWriter(stream, _COLUMNS)
+    writer.writeheader()
+    writer.writerows(map(no_formulas, rows))
+    return stream.getvalue()
 
 
 _COLUMNS = (

@@ -11,6 +11,7 @@ from typing import Any
 from leastnoise.core.errors import InputError, LedgerError, LedgerMismatchError
 from leastnoise.core.printable import counted
 from leastnoise.core.remedies import Argument, Remedy
+from leastnoise.core.steps import log_step
 from leastnoise.privacy.accounting import Charge, Remaining, is_short_text
 from leastnoise.privacy.goals import Goal
 from leastnoise.privacy.ledger import spending
@@ -108,6 +109,7 @@ class Ledger:
             check_pages(self.name, log)
             check_spent(self.name, history)
             self._check_identity(history, dataset, limit, planned)
+        log_step("ledger opened", ledger=self.name)
 
     # -------------------------------------------------------------- what it says
 
@@ -226,7 +228,9 @@ class Ledger:
         request = PaymentRequest(charge, release_id, after, table, goal)
         if type(expected_bytes) is not int or expected_bytes < 0:
             raise InputError.must("expected_bytes", "be a whole number of bytes", given=expected_bytes)
-        return spending.check(self._seen, request, expected_bytes)
+        stored = spending.check(self._seen, request, expected_bytes)
+        log_step("charge checked" if stored is None else "answers known", release=release_id)
+        return stored
 
     def check_goal(
         self, goal: Goal, *, same_table_as: str | None = None, share: Fraction = LEAST_SHARE_SPENT
@@ -311,7 +315,9 @@ class Ledger:
             OverBudgetError, AlreadySpentError, LedgerMismatchError, LedgerFileError, LedgerBusyError: as
             `check` does, and if the table is not the one that the request names; nothing was spent then.
         """
-        return spending.spend(self._seen, PaymentRequest(charge, release_id, after, table, goal))
+        entry = spending.spend(self._seen, PaymentRequest(charge, release_id, after, table, goal))
+        log_step("charge spent", release=release_id)
+        return entry
 
     def store(self, entry: Entry, answers: bytes, *, keep_waiting: Callable[[], bool] | None = None) -> None:
         """Keep the answers of a release that was paid for. Only then may they be handed out.
@@ -326,6 +332,7 @@ class Ledger:
             LedgerFileError, LedgerBusyError: if they could not be stored; it may be tried again.
         """
         spending.store(self._seen, entry, answers, keep_waiting)
+        log_step("answers stored", release=entry.release_id)
 
     # -------------------------------------------------------------- streams
 
