@@ -88,7 +88,7 @@ COMMANDS = (
         "quantiles",
         "explain",
     ),
-    *("tradeoff", "compare", "methods", "audit", "reproduce", "ledger"),
+    *("tradeoff", "compare", "methods", "audit", "reproduce", "ledger", "completion"),
 )
 LEDGER_COMMANDS = ("create", "show", "fetch", "verify", "export", "move", "grants")
 

@@ -46,6 +46,7 @@ COMMANDS = (
     "ledger",
     "audit",
     "reproduce",
+    "completion",
 )
 CANARY = "canary7316"
 WROTE = (
@@ -594,7 +595,7 @@ def test_answers_are_saved_before_anything_is_said(folder: Path, monkeypatch: py
         raise BrokenPipeError(32, "Broken pipe")
 
     monkeypatch.setattr("leastnoise.app.cli.publish_commands.say", closed)
-    assert run("publish", "town.toml", "--data", "people.csv").exit_code == 1
+    assert run("publish", "town.toml", "--data", "people.csv").exit_code == 141
     assert {"town-answers.csv", "town-answers.release"} < files(folder)
 
 

@@ -6,6 +6,8 @@ init_command      a draft of a specification
 check_command     a table compared with its schema, for its owner
 design_commands   plans: designed, explained, compared, audited; no data
 publish_commands  the one private step
+approval          plans that a person has approved, by their digest
+completion_command  completion by the Tab key
 saved_commands    saved plans and releases: reported, adjusted, read for quantiles
 ledger_command    the budget across releases
 plan_cache        plans kept between commands

@@ -65,7 +65,7 @@ def design(
     plan = designed(asked, time_limit, cache=not no_cache)
     plan.save(target)
     say(plan)
-    say(f"\nwrote {target}")
+    say(f"\nwrote {target}\ndigest {plan.digest} (measure --approved DIGEST measures no other plan)")
     return {"file": target, "plan": plan_facts(plan)}
 
 

@@ -279,7 +279,8 @@ def plain(value: Any) -> Any:
 def close_output() -> None:
     """Leave Python nothing to flush into a pipe that nobody reads any more."""
     with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        number = sys.stdout.fileno()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), number)
 
 
 def check_alone(field: str, given: object) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 from importlib import import_module
@@ -72,7 +73,14 @@ COMMANDS = {
         "Reproduce the papers' tables and figures, next to the printed numbers. Resumes where it stopped.",
     ),
     "ledger": ("ledger_command", "Keep the privacy budget across releases."),
+    "completion": (
+        "completion_command",
+        "Print the script by which a shell completes commands and options with the Tab key.",
+    ),
 }
+
+# The variable by which the Tab key of a shell asks for completions; Typer makes its name.
+COMPLETION_VARIABLE = "_LEASTNOISE_COMPLETE"
 
 # Other names, not listed in the help: what `measure` was called first; scripts use it.
 ALIASES = {"release": "measure"}
@@ -122,6 +130,10 @@ def main() -> None:
         # Where the terminal's encoding has no ε, a question mark is better than no answer.
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="replace")
+    if COMPLETION_VARIABLE in os.environ:
+        from typer.completion import completion_init  # type: ignore[attr-defined]
+
+        completion_init()
     # What stops a service or a container is heard as Ctrl-C is: a paid release is stored first.
     # Not where Ctrl-C is ignored, as in the background of a script: then SIGTERM ends it at once, as ever.
     if callable(signal.getsignal(signal.SIGINT)):

@@ -29,9 +29,9 @@ from typing import Annotated
 import typer
 
 import leastnoise
+from leastnoise.app.cli.terminal import note
 from leastnoise.app.specification import Spec
 from leastnoise.core.errors import LeastnoiseError
-from leastnoise.core.printable import printable
 from leastnoise.planning import Plan, load_plan
 from leastnoise.query import Objective, default_objective
 
@@ -70,9 +70,9 @@ def kept_plan(spec: Spec, time_limit: float | None) -> Plan | None:
             different = str(error)
         if different is None:
             at = datetime.fromtimestamp(path.stat().st_mtime, UTC)
-            _note(f"using the plan designed at {at:%Y-%m-%d %H:%M:%S} UTC; --no-cache designs it again")
+            note(f"using the plan designed at {at:%Y-%m-%d %H:%M:%S} UTC; --no-cache designs it again")
             return plan
-        _note(f"the kept plan {str(path)!r} is not used: {different}")
+        note(f"the kept plan {str(path)!r} is not used: {different}")
     return None
 
 
@@ -91,7 +91,7 @@ def keep_plan(plan: Plan, spec: Spec, time_limit: float | None) -> None:
             old.unlink(missing_ok=True)
     except (LeastnoiseError, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        _note(f"the plan is not kept for the next command: {reason}; {PLACE}={OFF} switches this off")
+        note(f"the plan is not kept for the next command: {reason}; {PLACE}={OFF} switches this off")
 
 
 def cache_folder() -> Path | None:
@@ -178,7 +178,3 @@ def _check_private(folder: Path) -> None:
         raise PermissionError(0, f"{str(folder)!r} is no folder of yours")
     if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(0o700)
-
-
-def _note(text: str) -> None:
-    typer.echo(printable(text), err=True)

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 import leastnoise
+from leastnoise.app.cli.approval import Approved, SavedPlan, check_approved, plan_fixed
 from leastnoise.app.cli.check_command import similar_columns
 from leastnoise.app.cli.data_option import DataFile, TableSource, files_read, table_source
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
@@ -102,18 +103,17 @@ def publish(
     skip: Skip = False,
     revisions: Revisions = None,
     returns: Returns = None,
+    plan: SavedPlan = None,
+    approved: Approved = None,
     no_cache: NoCache = False,
     force: Force = False,
 ) -> Facts:
     """Design, measure and write the answers."""
     asked = load_spec(spec)
-    unknown = asked.person_unknown if person in (None, asked.person) else ()
-    person = asked.person if person is None else person
-    rest = {
-        "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
-        "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
-    }
-    _check_one_period(period, dossier, revisions, returns)
+    person, unknown = _person(asked, person)
+    rest = _rest(asked, not_counted, most_not_counted)
+    _check_one_period(period, dossier, revisions, returns, plan or approved)
+    fixed = plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
     source = table_source(data)
     if period is not None:
         return publish_period(
@@ -140,7 +140,8 @@ def publish(
     result = payer.stored_for(asked)
     if result is None:
         table_of = _table(source, asked.schema, person, unknown, asked.format)
-        result = _designed_and_measured(asked, table_of, payer, time_limit, rest, cache=not no_cache)
+        result = _designed_and_measured(asked, table_of, payer, time_limit, rest, fixed, cache=not no_cache)
+    check_approved(result.plan, approved)
     if asked.presentation is not None:
         result = presented(result, asked.presentation)
     _hand_out(result, asked, outputs, payer, dossier, force=force)
@@ -153,17 +154,32 @@ def _designed_and_measured(
     payer: Payment,
     time_limit: float | None,
     rest: Mapping[str, Any],
+    fixed: Plan | None,
     *,
     cache: bool,
 ) -> Release:
-    """The release that a specification asks for; ``rest`` as in `_measure`."""
+    """The release that a specification asks for; ``rest`` as in `_measure`, ``fixed`` as in `plan_fixed`."""
     payer.check_before_design(asked)
     how = 'name it in the specification, as in person = "patient_id", or with --person'
     _warn_of_trust(asked.records_per_person, table.person, payer, how)
-    plan = designed(asked, time_limit, cache=cache)
+    plan = designed(asked, time_limit, cache=cache) if fixed is None else fixed
     if asked.presentation is not None:
         asked.presentation.check(plan)
     return _measure(plan, table, payer, rest)
+
+
+def _person(asked: Spec, person: str | None) -> tuple[str | None, tuple[str | int, ...]]:
+    """The column of the person, and its placeholders: those of the column that the specification names."""
+    unknown = tuple(asked.person_unknown) if person in (None, asked.person) else ()
+    return asked.person if person is None else person, unknown
+
+
+def _rest(asked: Spec, not_counted: bool | None, most_not_counted: float | None) -> dict[str, Any]:
+    """What `measure` is told about records that match no declared value: by options, or the specification."""
+    return {
+        "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
+        "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
+    }
 
 
 def _hand_out(
@@ -197,10 +213,12 @@ def measure(
     table: TableLabel = None,
     not_counted: NotCounted = None,
     most_not_counted: MostNotCounted = None,
+    approved: Approved = None,
     force: Force = False,
 ) -> Facts:
     """Measure a table with a saved plan: the one step that spends privacy. Also called release."""
     chosen = load_plan(plan)
+    check_approved(chosen, approved)
     source = table_source(data)
     outputs = _outputs(plan, source, out, force, chosen.workload.shape[0], ledger, release_id)
     payer = payment(ledger, release_id, same_table_as, table)
@@ -284,13 +302,23 @@ def _table(
 
 
 def _check_one_period(
-    period: str | None, dossier: Path | None, revisions: str | None, returns: str | None
+    period: str | None,
+    dossier: Path | None,
+    revisions: str | None,
+    returns: str | None,
+    fixed: Path | str | None,
 ) -> None:
     """Refuse what is for a release of its own, and would do nothing for a period; and the other way round."""
     if period is None and (revisions is not None or returns is not None):
         raise InputError(
             "--revisions and --returns are for a stream; name its --period",
             field="revisions" if returns is None else "returns",
+        )
+    if period is not None and fixed is not None:
+        raise InputError(
+            "--plan and --approved are for one release; the plan of a stream is stored when it is opened",
+            field="plan",
+            given=str(fixed),
         )
     if period is not None and dossier is not None:
         raise InputError(
