@@ -277,7 +277,7 @@ def test_the_shell_says_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert done.exit_code == 1
     assert done.stdout.startswith("The plan spends more than it says: ")
     missing = CliRunner().invoke(app, ["audit", str(tmp_path / "nowhere.plan")])
-    assert missing.exit_code == 1 and missing.stderr.startswith("error: ")
+    assert missing.exit_code == 4 and missing.stderr.startswith("error: ")
 
 
 def test_a_claim_that_is_too_low_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -661,7 +661,7 @@ def test_the_shell_tells_nothing_true(tmp_path: Path, monkeypatch: pytest.Monkey
     ):
         done = CliRunner().invoke(app, arguments)
         said.append((arguments[0], done.exit_code, done.stdout + done.stderr))
-    assert [code for _, code, _ in said] == [0, 0, 1, 1, 0, 0, 0, 0, 0, 0], said
+    assert [code for _, code, _ in said] == [0, 0, 9, 1, 0, 0, 0, 0, 0, 0], said
     for _, _, text in said:
         assert told(text) == []
     written = {path.name for path in tmp_path.iterdir()} - {"people.csv", "scratch"}

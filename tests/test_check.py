@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+import leastnoise
 import leastnoise as ln
 import leastnoise.data.schema_fit
 from leastnoise.app.cli.check_command import check
@@ -313,7 +314,12 @@ def test_nothing_is_written_or_logged(
     with caplog.at_level(logging.DEBUG):
         assert run("people.toml", "--data", "people.csv", "--show-values").exit_code == 3
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
-    assert not caplog.records
+    # That a specification was read, and nothing of the table.
+    assert [record.getMessage() for record in caplog.records] == [
+        f"command started, version {leastnoise.__version__}",
+        "specification loaded, file people.toml",
+        "command ended",
+    ]
 
 
 def test_lines_that_are_no_records_are_counted_by_reason(

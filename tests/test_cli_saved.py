@@ -113,7 +113,7 @@ def test_quantiles(saved: Release) -> None:
     quartiles = run("quantiles", "few.release", "age").stdout
     assert quartiles.startswith(saved.quantiles("age", [0.25, 0.5, 0.75]).to_string())
     refused = run("quantiles", "few.release", "sex")
-    assert refused.exit_code == 1 and "order" in refused.output
+    assert refused.exit_code == 4 and "order" in refused.output
 
 
 def test_whole_is_another_name_for_integer(saved: Release) -> None:
@@ -186,7 +186,7 @@ def test_a_refused_distribution_is_asked_for_in_a_specification(saved: Release) 
     Release(plan, measured(plan, np.zeros(16, dtype=int), bits)).save("apart.release")
     refused = run("quantiles", "apart.release", "age", "--by", "sex")
     query = 'kind = "product", left = { kind = "prefix", attribute = "age" }, right = { kind = "marginal", '
-    assert refused.exit_code == 1 and query in refused.output and "design()" not in refused.output
+    assert refused.exit_code == 4 and query in refused.output and "design()" not in refused.output
     # What it says to add is understood.
     told = refused.output.split("[[query]] with ")[1].split(" to the specification")[0]
     written = "\n".join(told.replace(", left", "\nleft").replace(", right", "\nright").splitlines())

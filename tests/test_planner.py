@@ -432,7 +432,7 @@ def test_the_command_writes_a_page_and_replaces_nothing_unasked(tmp_path: Path) 
     assert run(str(path), "--static", str(target), "--force").exit_code == 0
     path.write_text(TEXT.replace('"total"', '"totl"'), encoding="utf-8")
     wrong = run(str(path), "--static", str(target), "--force")
-    assert wrong.exit_code == 1 and "people.toml:12" in wrong.output
+    assert wrong.exit_code == 4 and "people.toml:12" in wrong.output
 
 
 def test_a_planner_without_its_packages_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
