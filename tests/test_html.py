@@ -1257,3 +1257,22 @@ def test_the_command_names_the_file_that_is_meant(tmp_path, monkeypatch, release
     Path("c.plan").unlink()
     done = CliRunner().invoke(APP, ["c.toml"])
     assert "`leastnoise design c.toml` saves a plan" in str(done.exception)
+
+
+# ------------------------------------------------------------------------ notebooks
+
+
+def test_notebooks_show_values_and_escape_labels(release):
+    """A notebook showed one long line of text for everything."""
+    hostile = ln.Schema({HOSTILE[0]: range(3), "kind": HOSTILE[:2]})
+    plan = plan_of([ln.Marginal("kind", name=HOSTILE[1])], schema=hostile)
+    held = release_of(plan)
+    for value in (hostile, plan.workload, plan, plan.certificate, held, ln.Publication(title=HOSTILE[0])):
+        shown = value._repr_html_()
+        assert "<script" not in shown and "onmouseover=" not in shown and "</title>" not in shown
+        assert shown.startswith("<pre>")
+    assert str(plan.certificate)[:20] in html.unescape(plan.certificate._repr_html_())
+    table = release._repr_html_()
+    assert table.count("<tr") == 11 and "everyone" in table
+    framed = ln.summarize(release)._repr_html_()
+    assert framed.startswith("<iframe sandbox ") and "<h1>" not in framed and "&lt;h1&gt;" in framed

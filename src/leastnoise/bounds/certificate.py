@@ -36,6 +36,7 @@ import numpy as np
 from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import Objective, Targets, Workload
@@ -68,7 +69,7 @@ class Witness:
 
 
 @dataclass(frozen=True, eq=False)
-class Certificate:
+class Certificate(NotebookValue):
     """Both sides of a plan's optimality.
 
     Attributes:

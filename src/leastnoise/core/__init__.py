@@ -13,6 +13,7 @@ backend             matrix operations on NumPy or PyTorch
 decompositions      eigendecompositions on the device that searches; systems of clearly full rank
 random_bits         the one source of secret random bits
 deadline            the deadline of a search, and its progress callback
+notebook            how values show themselves in a notebook
 progress            where a long computation stands, and how it ended
 steps               what was done and when, for logs
 interruption        Ctrl-C, held back where it would waste what was paid for

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, TooLargeError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import duckdb_scan, ibis_scan
@@ -48,7 +49,7 @@ _T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
-class Data:
+class Data(NotebookValue):
     """A table and its schema: a handle that counts when asked, and shows nothing by itself.
 
     Attributes:

@@ -30,6 +30,7 @@ from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.directed import float_above, float_below, root_above
 from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures, printable
 from leastnoise.core.progress import Ended
@@ -76,7 +77,7 @@ MAX_LISTED_CELLS = 2**17
 
 
 @dataclass(frozen=True, eq=False)
-class Plan:
+class Plan(NotebookValue):
     """What to measure, chosen for a workload and a privacy goal.
 
     Where it was designed after other plans, the goal is for all of them and this one together: whoever

@@ -22,6 +22,7 @@ import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, SharedEnds, WorkloadError
 from leastnoise.core.merged_cells import Cells, can_compare, merged_cells
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
@@ -65,7 +66,7 @@ class QueryBlock:
 
 
 @dataclass(frozen=True, eq=False)
-class Workload:
+class Workload(NotebookValue):
     """Every query that one plan answers, as m rows over n cells.
 
     Attributes:

@@ -18,6 +18,7 @@ import numpy as np
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import MissingExtraError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
@@ -50,7 +51,7 @@ class Receipt:
 
 
 @dataclass(frozen=True, eq=False)
-class Release:
+class Release(NotebookValue):
     """Noisy measurements of one plan, and everything that follows from them.
 
     Attributes:

@@ -39,6 +39,7 @@ from leastnoise.core.errors import (
     LedgerMismatchError,
     NotYetError,
 )
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.core.remedies import Argument, Remedy
@@ -202,7 +203,7 @@ def _no_stream(ledger: Ledger, stream_id: str) -> LedgerMismatchError:
 
 
 @dataclass(frozen=True, eq=False)
-class Stream:
+class Stream(NotebookValue):
     """A plan over many periods that is paid for, published period by period.
 
     Attributes:

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leastnoise.core.errors import InputError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import printable
 from leastnoise.report.figures import four_digits
 
@@ -139,7 +140,7 @@ class Driver:
 
 
 @dataclass(frozen=True)
-class Drivers:
+class Drivers(NotebookValue):
     """What drives the cost of a plan, the largest share first; prints as a table and sentences.
 
     Attributes:

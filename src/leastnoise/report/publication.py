@@ -12,13 +12,14 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from leastnoise.core.errors import InputError
+from leastnoise.core.notebook import NotebookValue
 
 # Characters of one entry: a page of text.
 _MAX_TEXT = 5_000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Publication:
+class Publication(NotebookValue):
     """What a publisher says about a publication; None for what was not said.
 
     Attributes:

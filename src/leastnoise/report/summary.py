@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import InputError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
@@ -37,7 +38,7 @@ _WIDTH = 100
 
 
 @dataclass(frozen=True, eq=False)
-class Report:
+class Report(NotebookValue):
     """A summary of a plan or a release; prints itself.
 
     Attributes:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from leastnoise.core.errors import InputError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import counted, no_formulas, printable
 from leastnoise.core.whole_file import written_whole
 from leastnoise.report.charts import check_charts, to_page, to_svg
@@ -101,7 +102,7 @@ class AskedBatch:
 
 
 @dataclass(frozen=True)
-class Tradeoff:
+class Tradeoff(NotebookValue):
     """What accuracy costs in privacy: standard errors for a range of ε; prints as a table.
 
     Attributes:

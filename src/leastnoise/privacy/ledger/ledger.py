@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.core.errors import InputError, LedgerError, LedgerMismatchError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import counted
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.core.steps import log_step
@@ -40,7 +41,7 @@ _USUAL_BYTES = 2**20
 LEAST_SHARE_SPENT = Fraction(99, 100)
 
 
-class Ledger:
+class Ledger(NotebookValue):
     """The privacy budget of one dataset, kept in one file or in a PostgreSQL database.
 
     Args:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leastnoise.core.errors import SchemaError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import in_figures
 from leastnoise.query.schema.attribute import Attribute
 from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
@@ -20,7 +21,7 @@ _POLICIES = {"outside", "null", "other", "clean"}
 _FURTHER = {"periods": {"by", "zone"}, "categories": {"labels"}, "hierarchy": {"labels"}}
 
 
-class Schema:
+class Schema(NotebookValue):
     """The declared attributes of a table, in order.
 
     Example:
