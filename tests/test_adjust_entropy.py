@@ -112,7 +112,8 @@ def minimiser(A: Array, y: Array, start: Array, tau: float) -> Array:
     return cells(z)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.thorough
+@pytest.mark.parametrize("seed", range(12))
 def test_the_fit_is_the_minimiser(seed: int) -> None:
     release = release_of(seed % len(CASES), seed)
     if not release.estimates.sum() > 0:
@@ -156,6 +157,7 @@ def test_both_bounds_hold_at_any_cells(seed: int) -> None:
     assert not all(forgetful)
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize("case", range(2))
 def test_the_derivative_is_that_of_the_whole_fit(case: int) -> None:
     """x₀, T and all: against differences of fits to measurements moved along the directions."""
