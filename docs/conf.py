@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 from leastnoise import __version__
@@ -20,6 +21,8 @@ html_theme = "furo"
 html_title = f"leastnoise {__version__}"
 html_copy_source = False
 html_show_sourcelink = False
+# Pages of the guide before the reproductions.
+html_search_scorer = str(Path(__file__).with_name("search_scorer.js"))
 
 default_role = "code"
 add_module_names = False

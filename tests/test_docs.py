@@ -684,3 +684,13 @@ def test_the_recipe_for_a_reproduction_works() -> None:
     computed = [row for task in made.tasks(setting) for row in task.rows(setting)]
     assert [check.verdict for check in made.judge(known, computed)] == ["reached"]
     assert all(row[made.drawing.x] and row[made.drawing.y] for row in computed)
+
+
+def test_the_search_ranks_the_guide_before_the_reproductions() -> None:
+    """A search for "targets" found tables of the papers first."""
+    conf = (ROOT / "docs" / "conf.py").read_text(encoding="utf-8")
+    scorer = (ROOT / "docs" / "search_scorer.js").read_text(encoding="utf-8")
+    assert 'html_search_scorer = str(Path(__file__).with_name("search_scorer.js"))' in conf
+    less = int(re.search(r'startsWith\("reproductions/"\) \? score - (\d+)', scorer)[1])  # type: ignore[index]
+    best = max(int(found) for found in re.findall(r"(?:title|term): (\d+)", scorer))
+    assert less > best
