@@ -256,6 +256,11 @@ def test_old_answers_are_never_taken_for_new_ones(command: str, folder: Path) ->
     assert Path("y2026.csv").read_bytes() == Path("y2025.csv").read_bytes()
     assert Ledger("town.db").head == head
     asked[3] = "none.csv"
+    if command == "publish":
+        # What is stored needs no table, whose server may be away.
+        succeed(*asked, "--release-id", "2025", "--out", "y2027.csv")
+        assert Path("y2027.csv").read_bytes() == Path("y2025.csv").read_bytes()
+        return
     assert "none.csv" in refuse(*asked, "--release-id", "2025", "--out", "y2027.csv")
     assert not Path("y2027.csv").exists()
 
