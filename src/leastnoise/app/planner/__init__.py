@@ -2,6 +2,7 @@
 
     spec_edits      changes of a specification's text, which keep its comments
     plan_view       what the page shows of a plan and of a specification, as plain values
+    first_estimates what can be said before a design is there
     studies         a design and what follows from it, step by step, best news first
     study_process   the same in a process of its own, which can be ended
     session         the present specification, its history, and the plan kept beside it

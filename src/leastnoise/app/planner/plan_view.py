@@ -8,6 +8,7 @@ errors fall as one over `loss`, which is μ for Gaussian noise and ε for Laplac
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,12 +17,22 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.app.planner.spec_edits import coarser
+from leastnoise.app.planner.spec_edits import coarser, depth_of, level_names
 from leastnoise.app.specification import Spec
 from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import PrivacyError
 from leastnoise.planning import Plan
-from leastnoise.privacy import ZCDP, ApproxDP, Charge, Goal, Ledger, PureDP, epsilon_of, full_charge
+from leastnoise.privacy import (
+    ZCDP,
+    ApproxDP,
+    Charge,
+    Goal,
+    Ledger,
+    PureDP,
+    epsilon_of,
+    full_charge,
+    goal_from_dict,
+)
 from leastnoise.query import Workload
 from leastnoise.report import baselines, share_above, target_to_text
 
@@ -41,6 +52,13 @@ _LEAST_GAP = 1e-5
 _LITTLE_PROVED = 0.5
 # How values of an attribute can be put together.
 _FACTORS = (2, 5, 10)
+# Names of regions that a choice lists, at most.
+_MAX_NAMES = 4
+# The factor by which a target is made wider to see what that buys.
+_RELAX = 2.0
+
+# Standard errors of one table: the least, the median, the largest, the root mean square.
+Errors = tuple[float, float, float, float]
 
 
 @dataclass(frozen=True)
@@ -51,6 +69,7 @@ class TableView:
         table: the number of its [[query]] in the file; None for the parts of a ratio.
         low, median, high: standard errors of its rows.
         target: the standard error asked for; None without one.
+        is_running: whether its counts are running totals, whose first is the least: per cent is of that one.
         expected: the example value that the file holds; None without one.
         invented: a value that nobody gave, to say per cent of something.
         simple: the same with noise on each count, and on each cell: root mean squares; None if not known.
@@ -70,6 +89,7 @@ class TableView:
     target: float | None
     target_text: str
     within: float | str | None
+    is_running: bool
     expected: float | None
     invented: float
     simple: tuple[float, float] | None
@@ -86,6 +106,7 @@ class PlanView:
     is_pure: bool
     is_scalable: bool
     is_estimate: bool
+    source: str
     misses_targets: bool
     method: str
     proof: str
@@ -105,14 +126,34 @@ class NeedsView:
         loss: μ or ε of one person.
         goal: the same as the numbers of a [privacy] table, rounded up.
         drivers: per table its share of the cost, and the least ε where it is relaxed.
+        unasked: tables of which nothing was asked and that the least loss leaves with far more noise than
+            they need to have: the largest standard error there, and at `higher`; None until these are known.
+        higher: a goal a little above the least, at which they are usable; None where there are none.
+        is_estimate: whether it is taken from simpler or coarser noise, not designed.
     """
 
     loss: float
     goal: dict[str, float]
     epsilon: float
-    relax: float
-    drivers: tuple[dict[str, Any], ...]
-    is_complete: bool
+    relax: float = _RELAX
+    drivers: tuple[dict[str, Any], ...] = ()
+    unasked: tuple[dict[str, Any], ...] = ()
+    higher: dict[str, float] | None = None
+    is_estimate: bool = False
+    is_complete: bool = False
+
+
+def needs_view(factor: float, goal: Goal, *, is_estimate: bool = False) -> NeedsView:
+    """The loss at which all is within its target, from the factor on standard errors that a goal leaves."""
+    loss = factor * loss_of(goal)
+    delta = float(goal.delta) if isinstance(goal, ApproxDP) else USUAL_DELTA
+    epsilon = loss if goal.noise.is_pure else epsilon_for(loss, delta)
+    return NeedsView(loss, goal_for(loss, goal), epsilon, is_estimate=is_estimate)
+
+
+def goal_like(goal: Goal, numbers: dict[str, float]) -> Goal:
+    """A goal with other numbers, that protects the same people."""
+    return goal_from_dict(goal.to_dict() | numbers)
 
 
 def goal_numbers(goal: Goal) -> dict[str, float]:
@@ -175,37 +216,50 @@ def plan_view(plan: Plan, spec: Spec, text: str, *, ledger: str | None = None) -
         is_scalable=plan.objective.kind != "total-within-caps"
         and plan.workload.has_targets == spec.workload.has_targets,
         is_estimate=False,
+        source="",
         misses_targets=any(one.target is not None and one.high > one.target for one in tables),
         method=plan.method,
         proof=_proof(plan, gap),
         status=plan.certificate.status,
         measured=f"{plan.strategy.n_measured:,} numbers" if plan.strategy is not None else "",
-        promise=plan.privacy.statement(by_person=spec.person is not None),
+        promise=plain_powers(plan.privacy.statement(by_person=spec.person is not None)),
         people="one record" if spec.records_per_person == 1 else f"{spec.records_per_person} records",
         tables=tables,
-        budget=budget_lines(ledger, plan.privacy, plan.charge) if ledger is not None else (),
+        budget=tuple(map(plain_powers, budget_lines(ledger, plan.privacy, plan.charge)))
+        if ledger is not None
+        else (),
     )
 
 
-def estimate_view(spec: Spec, text: str, goal: Goal, errors: Sequence[float]) -> PlanView:
-    """The same before a plan is there: what the better of two simple ways of noise would give."""
-    alike = [(one, one, one, one) for one in errors]
+def estimate_view(spec: Spec, text: str, goal: Goal, errors: Sequence[Errors], source: str) -> PlanView:
+    """The same before a plan is there, from errors that are estimated; `source` says from what."""
     return PlanView(
         goal=goal_numbers(goal),
         loss=loss_of(goal),
         is_pure=goal.noise.is_pure,
         is_scalable=True,
         is_estimate=True,
+        source=source,
         misses_targets=False,
         method="",
         proof="",
         status="",
         measured="",
-        promise=goal.statement(by_person=spec.person is not None),
+        promise=plain_powers(goal.statement(by_person=spec.person is not None)),
         people="",
-        tables=_tables(spec, text, alike, None, None),
+        tables=_tables(spec, text, errors, None, None),
         budget=(),
     )
+
+
+def plain_powers(text: str) -> str:
+    """Powers of ten as the page writes them.
+
+    Example:
+        >>> plain_powers("ε = 1, δ = 1e-06")
+        'ε = 1, δ = 1e-6'
+    """
+    return re.sub(r"(\de[+-]?)0+(?=\d)", r"\1", text)
 
 
 def _proof(plan: Plan, gap: float) -> str:
@@ -220,7 +274,7 @@ def _proof(plan: Plan, gap: float) -> str:
 def _tables(
     spec: Spec,
     text: str,
-    errors: Sequence[tuple[float, float, float, float]],
+    errors: Sequence[Errors],
     simple: Sequence[tuple[float, float]] | None,
     plan: Plan | None,
 ) -> tuple[TableView, ...]:
@@ -249,10 +303,11 @@ def _tables(
                 median=median,
                 high=high,
                 rms=rms,
-                target=_least_target(block.targets),
+                target=least_target(block.targets),
                 target_text=target_to_text(block),
                 within=None if within is None or within[1] != 0.95 else within[0],
-                expected=_example_of(block.query.expected),
+                is_running=(is_running := block.query.kind == "prefix"),
+                expected=_example_of(block.query.expected, is_running=is_running),
                 invented=max(1.0, round(_INVENTED_PEOPLE / int(block.n_rows))),
                 simple=None if simple is None else simple[b],
                 labels=tuple(block.labels[j] for j in range(n_shown)) if plan is not None else (),
@@ -274,14 +329,17 @@ def _attributes(workload: Workload, b: int) -> tuple[str, ...]:
     return tuple(name for name in workload.schema.names if name in named)
 
 
-def _least_target(targets: Any) -> float | None:
+def least_target(targets: Any) -> float | None:
+    """The tightest of some targets; None where there is none."""
     finite = targets[np.isfinite(targets)]
     return float(finite.min()) if len(finite) else None
 
 
-def _example_of(expected: Any) -> float | None:
-    """The example value of a table: the one given, or the median of those of its rows."""
-    return None if expected is None else float(np.median(expected))
+def _example_of(expected: Any, *, is_running: bool) -> float | None:
+    """The example value of a table: the one given; of one per row the median, or the first running total."""
+    if expected is None:
+        return None
+    return float(np.ravel(expected)[0]) if is_running else float(np.median(expected))
 
 
 def _first_errors(plan: Plan | None, name: str, n: int) -> tuple[float, ...]:
@@ -318,7 +376,7 @@ def controls_of(text: str, spec: Spec) -> dict[str, Any]:
             "kind": spec.schema[name].kind,
             "size": spec.schema[name].size,
             "values": spec.schema[name].cells_label(),
-            "coarser": [factor for factor in _FACTORS if _is_coarser(plain["schema"][name], factor)],
+            "coarser": coarser_choices(plain["schema"][name]),
         }
         for name in spec.schema.names
     ]
@@ -337,7 +395,35 @@ def _as_dict(plain: Any) -> dict[str, Any]:
     return plain if isinstance(plain, dict) else {}
 
 
-def _is_coarser(plain: Any, factor: int) -> bool:
-    coarse = coarser(plain, factor)
-    is_enough = coarse is not None and len(coarse.get("bins", [0, 0, 0])) > 2
-    return is_enough and not ("by" in (coarse or {}) and factor != 2)
+def coarser_choices(plain: Any) -> list[dict[str, Any]]:
+    """How an attribute, as a file holds it, can be made coarser: the number of the edit, and words for it.
+
+    Example:
+        >>> coarser_choices({"range": [0, 12]})[1]
+        {'by': 5, 'label': '5 values in one', 'n_values': 3}
+        >>> coarser_choices({"hierarchy": {"North": ["a", "b"], "South": ["c"]}})
+        [{'by': 1, 'label': 'regions of level 1: North, South', 'n_values': 2}]
+    """
+    form = _as_dict(plain)
+    if "hierarchy" in form:
+        shown = [
+            (level, level_names(form["hierarchy"], level)) for level in range(1, depth_of(form["hierarchy"]))
+        ]
+        return [
+            {"by": level, "label": f"regions of level {level}: {_listed(names)}", "n_values": len(names)}
+            for level, names in shown
+        ]
+    if "periods" in form:
+        longer = coarser(plain, 2)
+        return [] if longer is None else [{"by": 2, "label": f"by {longer['by']}", "n_values": None}]
+    found = [(factor, coarser(plain, factor)) for factor in _FACTORS]
+    return [
+        {"by": factor, "label": f"{factor} values in one", "n_values": len(coarse["bins"]) - 1}
+        for factor, coarse in found
+        if coarse is not None and len(coarse["bins"]) > 2
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The first names of several."""
+    return ", ".join(names[:_MAX_NAMES]) + (" …" if len(names) > _MAX_NAMES else "")

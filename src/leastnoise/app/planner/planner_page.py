@@ -23,6 +23,8 @@ from leastnoise.report import filled_in, style_text
 
 # Bytes of a page, at most.
 MAX_PAGE = 1_000_000
+# The parts of the script, in the order in which they build on each other.
+_SCRIPTS = ("page_parts.js", "curve.js", "privacy.js", "accuracy.js", "what_if.js", "planner.js")
 
 
 @dataclass(frozen=True)
@@ -45,8 +47,8 @@ class PageScript:
 def page_script() -> PageScript:
     """The style and the script, read from the package."""
     folder = files(__package__).joinpath("templates")
-    read = [folder.joinpath(name).read_text("utf-8") for name in ("planner.css", "curve.js", "planner.js")]
-    return PageScript(f"{style_text('page.css')}\n{read[0]}", f"{read[1]}\n{read[2]}")
+    style, *scripts = (folder.joinpath(name).read_text("utf-8") for name in ("planner.css", *_SCRIPTS))
+    return PageScript(f"{style_text('page.css')}\n{style}", "\n".join(scripts))
 
 
 def _digest(text: str) -> str:
@@ -81,25 +83,36 @@ def static_page(
         "name": path.name,
         "text": text,
         "controls": controls_of(text, spec),
-        **dict.fromkeys(("view", "estimate", "needs", "job", "fault", "kept", "undo", "redo")),
-        "refusal": "",
-        "error": "",
-        "version": 0,
+        **dict.fromkeys(("view", "needs", "refusal")),
     }
     for said in study(text, tell, ledger=ledger, beside=path.parent):
         if said["kind"] == "plan":
             state["view"], state["refusal"] = said["view"], said["refusal"]
         elif said["kind"] == "needs":
             state["needs"] = said["view"]
-    page = render_page(state, is_static=True)
+    return page_to_pass_on(state)
+
+
+def page_to_pass_on(state: dict[str, Any]) -> str:
+    """One self-contained page of a state that has a plan.
+
+    Raises:
+        TooLargeError: if it would be larger than a page may be.
+    """
+    shown: dict[str, Any] = {
+        **dict.fromkeys(("estimate", "job", "fault", "kept", "undo", "redo")),
+        "error": "",
+        "version": 0,
+        **{key: state[key] for key in ("name", "text", "controls", "view", "needs", "refusal")},
+    }
+    page = render_page(shown, is_static=True)
     if len(page.encode()) > MAX_PAGE:
-        for table in state["view"]["tables"]:
-            table["labels"], table["errors"] = (), ()
-        page = render_page(state, is_static=True)
+        tables = [{**table, "labels": (), "errors": ()} for table in shown["view"]["tables"]]
+        page = render_page({**shown, "view": {**shown["view"], "tables": tables}}, is_static=True)
     if len(page.encode()) > MAX_PAGE:
         raise TooLargeError(
             f"the page would take {len(page.encode()):,} bytes, where {MAX_PAGE:,} are the most",
             field="static",
-            given=path.name,
+            given=shown["name"],
         )
     return page

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from leastnoise.app.planner.planner_page import page_script, render_page
+from leastnoise.app.planner.planner_page import page_script, page_to_pass_on, render_page
 from leastnoise.app.planner.session import PlannerSession, StaleEditError
 from leastnoise.app.planner.spec_edits import missing_extra
 from leastnoise.app.specification.spec_file import MAX_BYTES
@@ -139,6 +139,13 @@ def _read(session: PlannerSession, what: str, seen: str | None) -> Answer:
         return _json(200, session.state(known))
     if what == "text":
         return 200, "text/plain", session.text.encode("utf-8", "replace")
+    if what == "page":
+        state = session.state()
+        if state["view"] is not None:
+            try:
+                return 200, "application/octet-stream", page_to_pass_on(state).encode()
+            except LeastnoiseError as error:
+                return 422, "text/plain", printable(str(error)).encode()
     if what == "plan":
         plan = session.plan_file()
         if plan is not None:

@@ -7,9 +7,10 @@ program wrote there meanwhile.
 
 from __future__ import annotations
 
+import base64
 import hashlib
-import tempfile
 import threading
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -105,10 +106,10 @@ class PlannerSession:
         self._stamp = 1
         self._stamp_lock = threading.Lock()
         self._kept: tuple[str, str] = (first, "as it was opened")
+        self._saved_at: float | None = None
         self._known: dict[str, Findings] = {}
         self._lock = threading.RLock()
         self._runner = StudyRunner()
-        self._folder = tempfile.TemporaryDirectory(prefix="leastnoise-plan-")
         self._study()
 
     @property
@@ -145,6 +146,7 @@ class PlannerSession:
                 "job": known.job,
                 "has_plan": known.plan is not None,
                 "is_saved": self._is_saved(),
+                "saved_at": self._saved_at,
                 "is_changed_on_disk": is_changed,
                 "undo": self._versions[self._place][1] if self._place else None,
                 "redo": self._versions[self._place + 1][1] if self._place + 1 < len(self._versions) else None,
@@ -193,9 +195,7 @@ class PlannerSession:
     def cancel(self) -> None:
         """End the design that runs."""
         with self._lock:
-            runner = self._runner
-        runner.cancel()
-        with self._lock:
+            self._runner.cancel()
             known = self._known.get(_key(self.text))
             if known is not None and known.job is not None:
                 known.job = None
@@ -231,7 +231,7 @@ class PlannerSession:
             check_replaceable(self.path)
             with written_whole(self.path) as new:
                 new.write_bytes(content)
-            self._on_disk = content
+            self._on_disk, self._saved_at = content, time.time()
             self._note_change()
 
     def reload(self) -> None:
@@ -252,9 +252,8 @@ class PlannerSession:
             return None if known is None else known.plan
 
     def close(self) -> None:
-        """End all processes and remove what was written on the way."""
+        """End all processes."""
         self._runner.close()
-        self._folder.cleanup()
 
     # ------------------------------------------------------------------ inside
 
@@ -305,14 +304,11 @@ class PlannerSession:
             if old != _key(self._kept[0]):
                 del self._known[old]
         listener = self._listener(known)
-        self._runner.run(
-            text, listener, ledger=self.ledger, beside=self.path.parent, folder=Path(self._folder.name)
-        )
+        self._runner.run(text, listener, ledger=self.ledger, beside=self.path.parent)
 
     def _listener(self, known: Findings) -> Callable[[dict[str, Any]], None]:
         def hear(said: dict[str, Any]) -> None:
-            # Read before the lock is taken: whoever holds it may wait for this thread to end.
-            plan = Path(said["path"]).read_bytes() if said["kind"] == "saved" else None
+            # Takes no lock of the session: whoever holds that may wait for this thread to end.
             kind = said["kind"]
             if kind == "progress":
                 known.job = {key: said[key] for key in ("stage", "step", "gap")}
@@ -323,7 +319,7 @@ class PlannerSession:
             elif kind == "needs":
                 known.needs = said["view"]
             elif kind == "saved":
-                known.plan = plan
+                known.plan = base64.b64decode(said["content"])
             elif kind == "error":
                 known.error = said["message"]
             elif kind == "done":

@@ -208,7 +208,7 @@ def _add(text: str, given: Mapping[str, Any]) -> str:
 
 
 def _coarsen(text: str, given: Mapping[str, Any]) -> str:
-    """An attribute with coarser values: whole numbers in groups, fewer bins, longer periods."""
+    """An attribute with coarser values: numbers in groups, fewer bins, longer periods, a level of regions."""
     name, factor = given["attribute"], given["by"]
     document = _document(text)
     plain = tomllib.loads(text)["schema"].get(name)
@@ -222,13 +222,19 @@ def _coarsen(text: str, given: Mapping[str, Any]) -> str:
 def coarser(plain: Any, factor: Any) -> dict[str, Any] | None:
     """An attribute as a file holds it, `factor` values in one; None where that is not known.
 
+    For a hierarchy `factor` is the level, 1 the outermost, whose regions become the values.
+
     Example:
         >>> coarser({"range": [0, 12]}, 5), coarser({"bins": [0, 1, 2, 3]}, 2)
         ({'bins': [0, 5, 10, 12]}, {'bins': [0, 2, 3]})
         >>> coarser({"periods": ["2026-01", "2026-12"], "by": "month"}, 3)["by"]
         'quarter'
     """
-    if type(factor) is not int or factor < 2 or not isinstance(plain, dict):
+    if type(factor) is not int or factor < 1 or not isinstance(plain, dict):
+        return None
+    if "hierarchy" in plain:
+        return _to_level(plain, factor)
+    if factor < 2:
         return None
     kept = {key: value for key, value in plain.items() if key not in ("range", "bins", "periods", "by")}
     if "range" in plain:
@@ -245,6 +251,48 @@ def coarser(plain: Any, factor: Any) -> dict[str, Any] | None:
         # Periods are given by the dates within them, so that a longer one has the same ends.
         return {"periods": plain["periods"], "by": _UNITS[max(_UNITS.index(unit) + 1, 3)], **kept}
     return None
+
+
+def _to_level(plain: Mapping[str, Any], level: int) -> dict[str, Any] | None:
+    """A hierarchy whose values are the regions of a level; None where it has no more levels than that."""
+    tree = plain["hierarchy"]
+    if not isinstance(tree, (dict, list)) or level >= depth_of(tree):
+        return None
+    cut = _cut(tree, level)
+    names = set(level_names(tree, level)) | {name for k in range(1, level) for name in level_names(tree, k)}
+    labels = {name: text for name, text in plain.get("labels", {}).items() if name in names}
+    kept = {key: value for key, value in plain.items() if key not in ("hierarchy", "labels")}
+    return {"hierarchy": cut, **kept, **({"labels": labels} if labels else {})}
+
+
+def _children(tree: Any) -> list[tuple[str, Any]]:
+    """The names directly in a tree as a file holds it, each with what is in it; None for a value."""
+    if isinstance(tree, dict):
+        return [(str(name), inside) for name, inside in tree.items()]
+    return [
+        pair for one in tree for pair in (_children(one) if isinstance(one, dict) else [(str(one), None)])
+    ]
+
+
+def depth_of(tree: Any) -> int:
+    """The levels of a hierarchy as a file holds it; a list of values has one."""
+    return 1 + max((depth_of(inside) for _, inside in _children(tree) if inside is not None), default=0)
+
+
+def level_names(tree: Any, level: int) -> list[str]:
+    """The values of a hierarchy that is cut at a level: its regions, and values that end above it."""
+    names = []
+    for name, inside in _children(tree):
+        names += [name] if inside is None or level == 1 else level_names(inside, level - 1)
+    return names
+
+
+def _cut(tree: Any, level: int) -> list[Any]:
+    """The tree without what lies below a level."""
+    return [
+        name if inside is None or level == 1 else {name: _cut(inside, level - 1)}
+        for name, inside in _children(tree)
+    ]
 
 
 def _monthly(text: str, given: Mapping[str, Any]) -> str:

@@ -1,10 +1,11 @@
 """A specification designed, and what follows from it, step by step: what is known first is told first.
 
-    estimate   the better of two simple ways of noise: a bound that is there at once
-    needs      the least privacy loss for the accuracies asked for
+    needs      the least privacy loss for the accuracies asked for, estimated
+    estimate   the accuracy of every table, estimated: both at once, then nearer (see first_estimates)
+    needs      the least privacy loss, designed
     plan       the design, with its proof
-    needs      the same with what drives it
     saved      the plan as a file
+    needs      with the tables of which nothing was asked, then with what drives it
 
 A study yields plain dicts. It runs in a process of its own (`study_process`), or in this one for a page that
 is written once.
@@ -12,40 +13,49 @@ is written once.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
-from itertools import islice
 from pathlib import Path
+from queue import SimpleQueue
 from typing import Any
 
+from leastnoise.app.planner.first_estimates import first_estimates, usual_goal
 from leastnoise.app.planner.plan_view import (
-    USUAL_DELTA,
     NeedsView,
-    epsilon_for,
-    estimate_view,
     goal_for,
+    goal_like,
+    least_target,
     loss_of,
+    needs_view,
     plan_view,
 )
 from leastnoise.app.specification import Spec, parse_spec
+from leastnoise.core import container
 from leastnoise.core.errors import DesignError, InfeasibleError, InputError, LeastnoiseError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Plan, design
-from leastnoise.privacy import ApproxDP, Goal
-from leastnoise.query import Targets, assemble, default_objective
-from leastnoise.report import baselines_of, drivers
+from leastnoise.privacy import Goal
+from leastnoise.query import Targets, assemble
+from leastnoise.report import drivers
 
-# The factor by which a target is made wider to see what that buys.
-_RELAX = 2.0
 # Tables whose targets are relaxed, at most; those that press hardest first.
 _MOST_RELAXED = 6
 # Seconds for all designs with a relaxed target.
 _PATIENCE = 30.0
+# A table of which nothing was asked is usable up to this factor above what it has in a plan without targets.
+_USABLE = 2.0
+# Factors on the least loss that are tried, one after another, until every table is usable.
+_HIGHER = (1.03, 1.1, 1.3)
+# The gap at which such a design ends: its figures are shown with three digits.
+_BESIDE_TOL = 1e-2
 
 Tell = Callable[[dict[str, Any]], None]
+Watch = Callable[[Progress], None]
 
 
 def study(
@@ -54,38 +64,31 @@ def study(
     *,
     ledger: str | None = None,
     beside: str | Path = ".",
-    folder: Path | None = None,
+    saves: bool = False,
 ) -> Iterator[Any]:
     """Everything the page shows of a specification, a dict at a time.
 
     Args:
         tell: called with the progress of a design, and with what relaxing a target would buy.
         beside: the folder of the specification, in which its code lists are.
-        folder: where the plan is saved; None to leave that out.
+        saves: whether the last dict holds the file of the plan, in base64.
     """
     spec = parse_spec(text, beside)
-    goal = spec.privacy
-    if goal is not None:
-        yield {"kind": "estimate", "view": asdict(_estimate(spec, text, goal))}
+    if spec.privacy is not None or spec.workload.has_targets:
+        yield from first_estimates(spec, text, beside)
     # The least privacy loss is what people wait for, and is found sooner than the plan within targets.
-    needs = _needs(spec, tell) if spec.workload.has_targets else iter(())
-    for least in islice(needs, 1):
-        yield {"kind": "needs", "view": asdict(least)}
+    least: tuple[Plan, NeedsView] | None = _least(spec, tell) if spec.workload.has_targets else None
+    if least is not None:
+        yield {"kind": "needs", "view": asdict(least[1])}
     plan, refusal = _designed(spec, tell)
     yield {"kind": "plan", "view": asdict(plan_view(plan, spec, text, ledger=ledger)), "refusal": refusal}
-    for complete in needs:
-        yield {"kind": "needs", "view": asdict(complete)}
-    if folder is not None and not refusal:
-        target = folder / "planned.plan"
-        plan.save(target)
-        yield {"kind": "saved", "path": str(target)}
-
-
-def _estimate(spec: Spec, text: str, goal: Goal) -> Any:
-    objective = default_objective(spec.workload, spec.design_settings().get("objective"), has_goal=True)
-    simple = baselines_of(spec.workload, goal, objective)
-    better = min(simple.per_count, simple.per_cell, key=lambda one: one.value)
-    return estimate_view(spec, text, goal, better.rms)
+    if saves and not refusal:
+        content = container.to_bytes("plan", *plan.to_parts())
+        yield {"kind": "saved", "content": base64.b64encode(content).decode("ascii")}
+    if least is not None:
+        known = _beside_the_least(spec, least[1], tell)
+        yield {"kind": "needs", "view": asdict(known)}
+        yield {"kind": "needs", "view": asdict(_driven(least[0], known, usual_goal(spec), tell))}
 
 
 def _designed(spec: Spec, tell: Tell) -> tuple[Plan, str]:
@@ -108,7 +111,7 @@ def _designed(spec: Spec, tell: Tell) -> tuple[Plan, str]:
         return design(free, spec.privacy, progress=watch, **settings), str(error)
 
 
-def _watching(tell: Tell, stage: str) -> Callable[[Progress], None]:
+def _watching(tell: Tell, stage: str) -> Watch:
     def show(progress: Progress) -> None:
         gap = progress.gap if progress.gap < float("inf") else None
         tell({"kind": "progress", "stage": stage, "step": progress.step, "gap": gap})
@@ -116,19 +119,74 @@ def _watching(tell: Tell, stage: str) -> Callable[[Progress], None]:
     return show
 
 
-def _needs(spec: Spec, tell: Tell) -> Iterator[NeedsView]:
-    """The least loss for the targets: first what it is, then what drives it."""
-    goal = spec.privacy or spec.least.goal_at(1, USUAL_DELTA)
+def _least(spec: Spec, tell: Tell) -> tuple[Plan, NeedsView]:
+    """The plan that meets all targets at the least loss, and that loss."""
+    goal = usual_goal(spec)
     asked = [query for query in spec.queries if query.target is not None]
     workload = assemble(asked, spec.schema)
     plan = design(workload, goal, objective=Targets(), progress=_watching(tell, "least privacy loss"))
     assert plan.factor is not None
-    known = _needed(plan.factor, goal)
-    yield known
+    names = [spec.workload.blocks[b].name for b in _unasked(spec)]
+    rows = tuple({"name": name, "high": None, "higher": None} for name in names)
+    return plan, replace(needs_view(plan.factor, goal), unasked=rows)
+
+
+def _beside_the_least(spec: Spec, least: NeedsView, tell: Tell) -> NeedsView:
+    """The least loss with the tables that it would leave with far more noise than they need to have.
+
+    At the least loss the targets leave no choice, and tables of which nothing was asked get what is left: 20
+    times the error of a plan without targets for age by sex beside age distribution, over 200 cells. A little
+    above the least they come out nearly as in such a plan.
+    """
+    tables = _unasked(spec)
+    if not tables:
+        return least
+    goal = usual_goal(spec)
+    watch = _watching(tell, "tables of which nothing was asked")
+    settings = {**spec.design_settings(), "tol": _BESIDE_TOL, "time_limit": _PATIENCE, "progress": watch}
+
+    def largest(wanted: dict[str, float]) -> list[float]:
+        return _largest(design(spec.workload, goal_like(goal, wanted), **settings), tables)
+
+    try:
+        free = assemble([query.having(stderr=None, within=None) for query in spec.queries], spec.schema)
+        plain = {key: value for key, value in settings.items() if key != "objective"}
+        # Standard errors times the loss, which are the same at any loss where there are no targets.
+        usable = [_USABLE * one * loss_of(goal) for one in _largest(design(free, goal, **plain), tables)]
+        now = largest(least.goal)
+        poor = [i for i in range(len(tables)) if now[i] * least.loss > usable[i]]
+        if not poor:
+            return replace(least, unasked=())
+        for factor in _HIGHER:
+            wanted = goal_for(least.loss * factor, goal)
+            then = largest(wanted)
+            if all(then[i] * least.loss * factor <= usable[i] for i in poor):
+                break
+    except DesignError:
+        # The least loss stands, and the tables that have to be looked at are named.
+        return least
+    names = [least.unasked[i]["name"] for i in poor]
+    rows = [{"name": name, "high": now[i], "higher": then[i]} for name, i in zip(names, poor, strict=True)]
+    return replace(least, unasked=tuple(rows), higher=wanted)
+
+
+def _unasked(spec: Spec) -> list[int]:
+    """The tables of which nothing was asked, while something was of others."""
+    return [b for b, block in enumerate(spec.workload.blocks) if least_target(block.targets) is None]
+
+
+def _largest(plan: Plan, tables: list[int]) -> list[float]:
+    """The largest standard errors of some tables."""
+    assert plan.spreads is not None
+    return [plan.spreads[b].high for b in tables]
+
+
+def _driven(plan: Plan, known: NeedsView, goal: Goal, tell: Tell) -> NeedsView:
+    """The same with what drives it, and what relaxing each target buys."""
     try:
         found = drivers(
             plan,
-            relax=_RELAX,
+            relax=known.relax,
             most=_MOST_RELAXED,
             time_limit=_PATIENCE,
             progress=lambda turn: tell(
@@ -137,12 +195,11 @@ def _needs(spec: Spec, tell: Tell) -> Iterator[NeedsView]:
         )
     except DesignError:
         # Shares are extra: the least loss above stands without them.
-        yield replace(known, is_complete=True)
-        return
+        return replace(known, is_complete=True)
     rows = []
     for driver in found.drivers:
         change = driver.changes[0] if driver.changes else None
-        after = None if change is None else _needed(change.after, goal)
+        after = None if change is None else needs_view(change.after, goal)
         rows.append(
             {
                 "name": driver.name,
@@ -153,19 +210,11 @@ def _needs(spec: Spec, tell: Tell) -> Iterator[NeedsView]:
                 "epsilon": None if after is None else after.epsilon,
             }
         )
-    yield replace(known, drivers=tuple(rows), is_complete=True)
-
-
-def _needed(factor: float, goal: Goal) -> NeedsView:
-    """The loss at which every standard error is within its target, from the factor it has under a goal."""
-    loss = factor * loss_of(goal)
-    delta = float(goal.delta) if isinstance(goal, ApproxDP) else USUAL_DELTA
-    epsilon = loss if goal.noise.is_pure else epsilon_for(loss, delta)
-    return NeedsView(loss, goal_for(loss, goal), epsilon, _RELAX, (), False)
+    return replace(known, drivers=tuple(rows), is_complete=True)
 
 
 def main() -> None:
-    """Study what standard input asks for, a line of JSON at a time; for `study_process`."""
+    """Study what standard input asks for, a line of JSON each, until it ends; for `study_process`."""
     out = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
     sys.stdout = sys.stderr
 
@@ -174,16 +223,29 @@ def main() -> None:
         out.flush()
 
     tell({"kind": "ready"})
-    line = sys.stdin.readline()
-    if not line:
-        return
-    asked = json.loads(line)
-    folder = None if asked["folder"] is None else Path(asked["folder"])
-    try:
-        for said in study(asked["text"], tell, ledger=asked["ledger"], beside=asked["beside"], folder=folder):
-            tell(said)
-    except LeastnoiseError as error:
-        tell({"kind": "error", "message": str(error), "field": error.field})
-    except MemoryError:
-        tell({"kind": "error", "message": "there is not enough memory for this", "field": None})
-    tell({"kind": "done"})
+    for line in _lines_until_the_planner_ends():
+        asked = json.loads(line)
+        try:
+            for said in study(
+                asked["text"], tell, ledger=asked["ledger"], beside=asked["beside"], saves=True
+            ):
+                tell(said)
+        except LeastnoiseError as error:
+            tell({"kind": "error", "message": str(error), "field": error.field})
+        except MemoryError:
+            tell({"kind": "error", "message": "there is not enough memory for this", "field": None})
+        tell({"kind": "done"})
+
+
+def _lines_until_the_planner_ends() -> Iterator[str]:
+    """The lines of standard input; where that ends the planner is gone, and so is this process, at once."""
+    lines: SimpleQueue[str] = SimpleQueue()
+
+    def read() -> None:
+        for line in sys.stdin:
+            lines.put(line)
+        os._exit(0)
+
+    threading.Thread(target=read, daemon=True).start()
+    while True:
+        yield lines.get()
