@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 import leastnoise as ln
 from leastnoise.app.cli.main import app
 from leastnoise.app.planner import planner_page, server
+from leastnoise.app.planner.first_estimates import first_estimates
 from leastnoise.app.planner.plan_view import controls_of, goal_for, loss_of, plan_view, query_tables
 from leastnoise.app.planner.spec_edits import EDITS, coarser, edited
 from leastnoise.app.planner.studies import study
@@ -289,6 +290,24 @@ def test_coarser_values_cover_the_same_and_are_fewer() -> None:
     assert coarser(["F", "M"], 2) is None and coarser({"range": [0, 10, 2]}, 2) is None
 
 
+REGIONS = {"North": {"Hill": ["a", "b"], "Vale": ["c"]}, "South": ["d", "e"]}
+
+
+def test_a_hierarchy_is_cut_at_a_level_and_its_labels_with_it() -> None:
+    plain = {"hierarchy": REGIONS, "outside": "other", "labels": {"a": "Aston", "North": "The north"}}
+    one = {"hierarchy": ["North", "South"], "outside": "other", "labels": {"North": "The north"}}
+    assert coarser(plain, 1) == one and coarser(plain, 3) is None
+    two = coarser(plain, 2)
+    assert two is not None and two["hierarchy"] == [{"North": ["Hill", "Vale"]}, {"South": ["d", "e"]}]
+    text = TEXT.replace('["Centre", "North"]', value_text({"hierarchy": REGIONS}))
+    text += '\n[[query]]\nkind = "levels"\nattribute = "region"\n'
+    for level, size in ((1, 2), (2, 4)):
+        cut = parse_spec(edited(text, {"edit": "coarsen", "attribute": "region", "by": level}))
+        assert cut.schema["region"].size == size
+    offered = controls_of(text, parse_spec(text))["attributes"][2]["coarser"]
+    assert [one["n_values"] for one in offered] == [2, 4]
+
+
 # ------------------------------------------------------------------------ what the page shows
 
 
@@ -344,6 +363,45 @@ def test_too_little_privacy_loss_shows_what_is_possible_and_what_it_takes() -> N
     said = {one["kind"]: one for one in study(text, lambda progress: None)}
     assert said["plan"]["refusal"] and said["plan"]["view"]["misses_targets"]
     assert said["needs"]["view"]["goal"]["epsilon"] > 1
+
+
+@pytest.mark.thorough
+def test_tables_of_which_nothing_was_asked_are_named_beside_the_least() -> None:
+    """At the least privacy loss they had 20 times the noise that they need, without a word."""
+    text = edited(TEXT, {"edit": "need", "table": 2, "within": 20})
+    said = [one["view"] for one in study(text, lambda progress: None) if one["kind"] == "needs"]
+    assert said[0]["is_estimate"] and not said[1]["is_estimate"]
+    assert said[0]["loss"] >= said[1]["loss"]
+    assert [one["name"] for one in said[1]["unasked"]] == ["everyone", "age by sex"]
+    known = said[-1]
+    assert [one["name"] for one in known["unasked"]] == ["age by sex"]
+    spec = parse_spec(text)
+    for numbers, key in ((known["goal"], "high"), (known["higher"], "higher")):
+        plan = ln.design(spec.workload, ln.ApproxDP(**numbers))
+        assert plan.spreads is not None
+        assert known["unasked"][0][key] == pytest.approx(plan.spreads[1].high, rel=0.02)
+    assert known["unasked"][0]["higher"] < known["unasked"][0]["high"] / 2
+
+
+@pytest.mark.thorough
+def test_long_running_totals_are_estimated_from_coarser_values() -> None:
+    """The simple estimate of a running total over thousands of values is many times too large."""
+    text = edit("need", table=2, within=50).replace("[0, 12]", "[0, 400]").replace("tol = 1e-6", "tol = 1e-3")
+    spec = parse_spec(text)
+    estimates = [one["view"] for one in first_estimates(spec, text, ".") if one["kind"] == "estimate"]
+    assert [one["source"] for one in estimates] == ["simpler noise", "a plan with age in groups of 4"]
+    rough, near = (one["tables"][2]["high"] for one in estimates)
+    assert near < rough / 3
+
+
+def test_powers_are_written_one_way_and_running_totals_by_their_first() -> None:
+    spec = parse_spec(
+        TEXT.replace('name      = "age distribution"', "expected = [9, 1, 2, 3, 4, 5, 6, 7, 8, 9, 1, 2]")
+    )
+    plan = ln.design(spec.workload, spec.privacy)
+    view = plan_view(plan, spec, TEXT)
+    assert "δ = 1e-6" in view.promise
+    assert [one.is_running for one in view.tables] == [False, False, True] and view.tables[2].expected == 9
 
 
 def test_an_error_knows_its_line() -> None:

@@ -18,6 +18,7 @@ import json
 import os
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -45,8 +46,10 @@ from leastnoise.report import drivers
 
 # Tables whose targets are relaxed, at most; those that press hardest first.
 _MOST_RELAXED = 6
-# Seconds for all designs with a relaxed target.
-_PATIENCE = 30.0
+# Seconds for all designs with a relaxed target, and for all that look at tables of which nothing was asked.
+_PATIENCE = 20.0
+# Seconds for the last of them, at least: a limit is above zero.
+_LEAST_LIMIT = 0.5
 # A table of which nothing was asked is usable up to this factor above what it has in a plan without targets.
 _USABLE = 2.0
 # Factors on the least loss that are tried, one after another, until every table is usable.
@@ -143,16 +146,22 @@ def _beside_the_least(spec: Spec, least: NeedsView, tell: Tell) -> NeedsView:
         return least
     goal = usual_goal(spec)
     watch = _watching(tell, "tables of which nothing was asked")
-    settings = {**spec.design_settings(), "tol": _BESIDE_TOL, "time_limit": _PATIENCE, "progress": watch}
+    settings = {**spec.design_settings(), "tol": _BESIDE_TOL, "progress": watch}
+    settings.pop("time_limit", None)
+    ends = time.monotonic() + _PATIENCE
 
     def largest(wanted: dict[str, float]) -> list[float]:
-        return _largest(design(spec.workload, goal_like(goal, wanted), **settings), tables)
+        left = max(_LEAST_LIMIT, ends - time.monotonic())
+        return _largest(design(spec.workload, goal_like(goal, wanted), time_limit=left, **settings), tables)
 
     try:
         free = assemble([query.having(stderr=None, within=None) for query in spec.queries], spec.schema)
         plain = {key: value for key, value in settings.items() if key != "objective"}
         # Standard errors times the loss, which are the same at any loss where there are no targets.
-        usable = [_USABLE * one * loss_of(goal) for one in _largest(design(free, goal, **plain), tables)]
+        usable = [
+            _USABLE * one * loss_of(goal)
+            for one in _largest(design(free, goal, time_limit=_PATIENCE, **plain), tables)
+        ]
         now = largest(least.goal)
         poor = [i for i in range(len(tables)) if now[i] * least.loss > usable[i]]
         if not poor:

@@ -106,7 +106,7 @@ function tableRow(table, number, factor, largest, hasKept) {
 // A table that the kept plan has and this one has not.
 function droppedRow(table) {
   return h("tr", { class: "dropped" }, h("th", { scope: "row" }, h("s", {}, table.name), h("div", { class: "sub" }, `${counts(table.n_rows)}, dropped`)),
-    [0, 1, 2, 3].map(() => h("td", { class: "number" })), h("td", { class: "number", "data-name": "kept plan" }, `± ${up(Z * table.high)}`), h("td", {}), !isStatic && h("td", { class: "noprint" }));
+    ["number", "meter", "number", "number"].map(kind => h("td", { class: kind })), h("td", { class: "number", "data-name": "kept plan" }, `± ${up(Z * table.high)}`), h("td", {}), !isStatic && h("td", { class: "noprint" }));
 }
 
 // ---------------------------------------------------------------- the accuracy asked for
@@ -138,8 +138,8 @@ function unaskedText(needs) {
   const names = listed(needs.unasked.map(one => one.name)), it = needs.unasked.length === 1 ? "it" : "they";
   if (needs.unasked[0].high === null)
     return h("p", { class: "note", id: "unasked" }, state.job ? `Nothing was asked of ${names}: looking at what the least leaves ${it === "it" ? "it" : "them"} …` : `Nothing was asked of ${names}: at the least ${it} may come out with far more noise than now.`);
-  const widths = key => listed(needs.unasked.map(one => `± ${up(Z * one[key])} for ${one.name}`));
-  return h("p", { id: "unasked" }, `But nothing was asked of ${names}: the least leaves ${widths("high")}. With `, h("strong", {}, goalText(needs.higher)), `, a little more, it is ${widths("higher")}.`);
+  const widths = key => it === "it" ? `± ${up(Z * needs.unasked[0][key])}` : listed(needs.unasked.map(one => `± ${up(Z * one[key])} for ${one.name}`));
+  return h("p", { id: "unasked" }, `But nothing was asked of ${names}: the least leaves ${it === "it" ? "it at " : ""}${widths("high")}. A little more, `, h("strong", {}, goalText(needs.higher)), `, makes that ${widths("higher")}.`);
 }
 function needsAnswer() {
   const needs = state.needs, view = shownView(), hasAsked = view && view.tables.some(t => t.target !== null);

@@ -40,7 +40,7 @@ function riskPicture(right) {
   }
   const words = `of 100 guesses a coin has 50 right, this release lets at most ${50 + gain} be right`;
   return h("figure", {}, h("svg", { viewBox: "0 0 100 100", role: "img", "aria-label": words }, dots),
-    h("figcaption", {}, "of 100 guesses: ", h("span", { class: "key sure" }, "right by chance"), ", ", h("span", { class: "key gain" }, "through the release")));
+    h("figcaption", {}, "of 100 guesses", h("span", { class: "key sure" }, "right by chance"), h("span", { class: "key gain" }, "right by the release")));
 }
 function sameGoal(g) {
   if (isPure(g)) return `one person changes any result's chance by a factor of at most ${num(Math.exp(g.epsilon))}`;
@@ -76,13 +76,13 @@ function slider(g) {
     h("input", { type: "range", id: "slider", min: 0, max: 1000, step: 1, value: sliderOf(g), "aria-valuetext": goalText(g),
       oninput: event => { moved = movedTo(Number(event.target.value)); redrawLater(); },
       onchange: event => { commitPrivacy(movedTo(Number(event.target.value))); } }),
-    h("div", { class: "ends" }, h("span", {}, h("b", {}, `${letter} = ${exact(low)}`), " more privacy, more noise"), h("span", {}, "less noise, less privacy ", h("b", {}, `${letter} = ${exact(high)}`)))];
+    h("div", { class: "ends" }, h("span", {}, h("strong", {}, `${letter} = ${exact(low)}`), " more privacy, more noise"), h("span", {}, "less noise, less privacy ", h("strong", {}, `${letter} = ${exact(high)}`)))];
 }
 // In the page to pass on: what was planned, once privacy was moved from it.
 function wayBack() {
   if (!isStatic || !moved) return null;
   const planned = plannedGoal();
-  return h("p", { class: "note", id: "planned" }, `Planned: ${goalText(planned)} ${deltaText(planned)}. `,
+  return h("p", { class: "note", id: "planned" }, `Planned: ${[goalText(planned), deltaText(planned)].filter(Boolean).join(" ")}. `,
     h("button", { id: "back", onclick: () => { moved = null; draw(); document.getElementById("slider").focus(); } }, "Back to the plan"));
 }
 function privacySection() {
