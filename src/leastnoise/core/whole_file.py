@@ -17,11 +17,14 @@ _CANNOT_SYNC = (errno.EINVAL, errno.ENOTSUP, errno.EACCES, errno.EPERM, errno.EB
 
 
 @contextmanager
-def written_whole(path: str | Path) -> Iterator[Path]:
+def written_whole(path: str | Path, *, is_private: bool = False) -> Iterator[Path]:
     """A new file beside the target, which takes the target's place once everything is written.
 
     Its name cannot be foreseen, so nobody can place a link there first. If the writing
     fails, the target stays as it was and the new file is removed.
+
+    Args:
+        is_private: whether only the owner may read the file, as it is while it is written.
 
     Guarantee:
         The content is on the disk before the name is, and the name before this ends, as far as the disk
@@ -33,7 +36,7 @@ def written_whole(path: str | Path) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        _finish(temporary)
+        _finish(temporary, is_private=is_private)
         os.replace(temporary, target)
     finally:
         temporary.unlink(missing_ok=True)
@@ -44,12 +47,13 @@ def written_whole(path: str | Path) -> Iterator[Path]:
             raise
 
 
-def _finish(path: Path) -> None:
-    """Give a written file the rights of any new one, and put it on the disk."""
+def _finish(path: Path, *, is_private: bool) -> None:
+    """Give a written file the rights of any new one, unless it is private, and put it on the disk."""
     # Opened before its rights change, which may take writing away; Windows syncs only what may be written.
     handle = os.open(path, os.O_RDWR)
     try:
-        path.chmod(0o666 & ~_umask())  # mkstemp lets only the owner read
+        if not is_private:
+            path.chmod(0o666 & ~_umask())  # mkstemp lets only the owner read
         os.fsync(handle)
     finally:
         os.close(handle)

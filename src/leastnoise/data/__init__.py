@@ -90,6 +90,7 @@ A file imports only files that stand above it here:
     ibis_scan         one scan by any other engine, through Ibis
     handle            `vectorize`, and the lazy handle it makes
     count_vectors     counts given one by one
+    held_tables       very many tables from one scan, held together
     schema_fit        how far a table keeps to its schema, for its owner's eyes
     version           which version of a table is counted, and by which rules
 """
@@ -103,6 +104,8 @@ from leastnoise.data.csv_records import MAX_RECORD
 from leastnoise.data.file_format import ENCODINGS, FileFormat
 from leastnoise.data.file_names import files_named, is_address, kind_of
 from leastnoise.data.handle import Data, vectorize
+from leastnoise.data.held_tables import HeldTables, held_tables
+from leastnoise.data.scan_progress import ScanProgress
 from leastnoise.data.schema_fit import ColumnFit, SchemaFit, fit_of
 from leastnoise.data.sources import column_types
 from leastnoise.data.spreadsheets import sheet_header
@@ -117,12 +120,15 @@ __all__ = [
     "Data",
     "DroppedRecords",
     "FileFormat",
+    "HeldTables",
+    "ScanProgress",
     "SchemaFit",
     "TextFile",
     "column_types",
     "counts_from_vector",
     "files_named",
     "fit_of",
+    "held_tables",
     "identity_of",
     "is_address",
     "is_count_vector",

@@ -13,6 +13,34 @@ import numpy.typing as npt
 MAX_COUNTED_CELLS = 2**20
 
 
+def cell_counter() -> Callable[[Sequence[npt.NDArray[Any]], Sequence[int], int], npt.NDArray[np.int64]]:
+    """A function that counts the records in every cell of one block, whole numbers only.
+
+    Its arguments are the cells of the records, one column for each attribute of the block, the last one
+    fastest, how many cells each column has, and how many records there are.
+
+    Guarantee:
+        That of `block_counter`.
+    """
+
+    def count(
+        columns: Sequence[npt.NDArray[Any]], sizes: Sequence[int], n_records: int
+    ) -> npt.NDArray[np.int64]:
+        n_cells = 1
+        for size in sizes:
+            n_cells *= size
+        # Narrow numbers are quicker, and every partial sum is below the number of cells.
+        kind: Any = np.uint16 if n_cells < 2**16 else np.int64
+        code: npt.NDArray[np.int64] = np.zeros(n_records, dtype=kind)
+        for place, (column, size) in enumerate(zip(columns, sizes, strict=True)):
+            if place:
+                code *= size
+            np.add(code, column, out=code, casting="unsafe")
+        return np.bincount(code, minlength=n_cells)
+
+    return count
+
+
 def block_counter(
     blocks: Sequence[Sequence[int]], sizes: Sequence[int]
 ) -> Callable[[Sequence[npt.NDArray[Any]], npt.NDArray[Any]], npt.NDArray[np.int64]]:
@@ -30,6 +58,7 @@ def block_counter(
         Nothing of this package is called by it: a process without the package can run it, with NumPy alone.
     """
     own_blocks, own_sizes = [tuple(block) for block in blocks], list(sizes)
+    count_cells = cell_counter()
 
     def count(columns: Sequence[npt.NDArray[Any]], is_rest: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
         is_kept = is_rest == 0
@@ -38,17 +67,8 @@ def block_counter(
         columns = [column[is_kept] for column in columns]
         counted: list[Any] = [[]]
         for block in own_blocks:
-            n_cells = 1
-            for k in block:
-                n_cells *= own_sizes[k]
-            # Narrow numbers are quicker, and every partial sum is below the number of cells.
-            kind: Any = np.uint16 if n_cells < 2**16 else np.int64
-            code: npt.NDArray[np.int64] = np.zeros(len(is_kept) - n_rest, dtype=kind)
-            for place, k in enumerate(block):
-                if place:
-                    code *= own_sizes[k]
-                np.add(code, columns[k], out=code, casting="unsafe")
-            counted += [np.bincount(code, minlength=n_cells), [n_rest]]
+            own = [own_sizes[k] for k in block]
+            counted += [count_cells([columns[k] for k in block], own, len(is_kept) - n_rest), [n_rest]]
         return np.concatenate([np.asarray(part, dtype=np.int64) for part in counted])
 
     return count

@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -15,6 +15,12 @@ from leastnoise.data.block_counts import MAX_COUNTED_CELLS, block_counter
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.table_cover import Block, LeftOut, cell_number, n_cells_of, tallied
 from leastnoise.query import Schema
+
+# What counts the blocks of one scan: an engine, a query for coded records and its parameters, the schema, the
+# blocks, and who watches.
+Counting = Callable[
+    [Any, str, dict[str, Any], Schema, Sequence[Block], ScanWatch], list[npt.NDArray[np.int64]]
+]
 
 
 def counted(
@@ -49,21 +55,49 @@ def _streamed(
     tables = [tuple(names.index(name) for name in block) for block in blocks if isinstance(block, tuple)]
     flags = [names.index(block.attribute) for block in blocks if isinstance(block, LeftOut)]
     used = sorted({k for table in tables for k in table})
-    chosen = [f"coalesce(i{k}, 0) AS i{k}" for k in used] + ["rest"]
-    chosen += [f"CAST(i{k} IS NULL AS UTINYINT) AS n{k}" for k in flags]
     count = block_counter(
         [[used.index(k) for k in table] for table in tables], [schema[names[k]].size for k in used]
     )
     totals = count([np.zeros(0, np.uint8)] * len(used), np.zeros(0, np.uint8))
     n_null, n_all = np.zeros(len(flags), np.int64), 0
-    for columns in whole_columns(engine.sql(f"SELECT {', '.join(chosen)} FROM ({query})", params=parameters)):
-        totals += count(columns[: len(used)], columns[len(used)])
-        n_null += np.array([np.count_nonzero(own) for own in columns[len(used) + 1 :]], dtype=np.int64)
-        n_all += len(columns[len(used)])
+    for columns, is_rest, nulls in placed_records(engine, query, parameters, used, flags):
+        totals += count(columns, is_rest)
+        n_null += np.array([np.count_nonzero(own) for own in nulls], dtype=np.int64)
+        n_all += len(is_rest)
     ends = np.cumsum([n_cells_of(block, schema) for block in blocks if isinstance(block, tuple)])
     of_tables = iter(np.split(totals, ends[:-1]) if tables else [])
     of_flags = iter([np.array([n_all - n, n]) for n in n_null.tolist()])
     return [next(of_flags if isinstance(block, LeftOut) else of_tables) for block in blocks]
+
+
+class PlacedRecords(NamedTuple):
+    """Some records in their cells; to be read before the next ones are asked for.
+
+    Attributes:
+        columns: the cells in each attribute.
+        is_rest: 1 where some attribute of the schema has no cell for a record, whose cells then mean nothing.
+        nulls: of the attributes that were asked about, 1 where each has no cell for a record.
+    """
+
+    columns: list[npt.NDArray[Any]]
+    is_rest: npt.NDArray[Any]
+    nulls: list[npt.NDArray[Any]]
+
+
+def placed_records(
+    engine: Any, query: str, parameters: dict[str, Any], used: Sequence[int], flags: Sequence[int]
+) -> Iterator[PlacedRecords]:
+    """Records as the engine places them, some at a time.
+
+    Args:
+        used: the attributes whose cells are handed on, by their place in the schema.
+        flags: those of which it is told where they have no cell.
+    """
+    chosen = [f"coalesce(i{k}, 0) AS i{k}" for k in used] + ["rest"]
+    chosen += [f"CAST(i{k} IS NULL AS UTINYINT) AS n{k}" for k in flags]
+    n = len(used)
+    for columns in whole_columns(engine.sql(f"SELECT {', '.join(chosen)} FROM ({query})", params=parameters)):
+        yield PlacedRecords(columns[:n], columns[n], columns[n + 1 :])
 
 
 def _grouped(query: str, schema: Schema, blocks: Sequence[Block]) -> str:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from leastnoise.core.errors import DataError, MissingExtraError
 from leastnoise.data.columns import check_kind
 from leastnoise.data.duckdb_cleaning import code, folded, is_null_word, is_text, read_text, with_synonyms
-from leastnoise.data.duckdb_counts import counted
+from leastnoise.data.duckdb_counts import Counting, counted
 from leastnoise.data.duckdb_dates import day_sql
 from leastnoise.data.file_format import FolderValues
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
@@ -60,8 +60,12 @@ def scanner(
     *,
     n_scans: int,
     earliest_by: str | None = None,
+    count: Counting = counted,
 ) -> Iterator[Scan]:
     """A function that counts blocks of attributes in one scan of a table, up to `n_scans` times.
+
+    Args:
+        count: what counts the blocks of one scan.
 
     Guarantee:
         All scans see the same version of the table. Files are read again by each: where their bytes have
@@ -85,7 +89,7 @@ def scanner(
     ):
         query = _coded(with_cells(engine, schema, query, parameters), schema, who)
         if who is None:
-            yield lambda blocks, watch: counted(engine, query, parameters, schema, blocks, watch)
+            yield lambda blocks, watch: count(engine, query, parameters, schema, blocks, watch)
         else:
             parameters["most"] = min(records_per_person or 0, 2**62)
             time = None if earliest_by is None else schema.names.index(earliest_by)
@@ -97,7 +101,7 @@ def scanner(
                     watch.attach(stop=engine.interrupt)
                     engine.execute(held, parameters)
                     is_held.append(True)
-                return counted(engine, "SELECT * FROM kept", {}, schema, blocks, watch)
+                return count(engine, "SELECT * FROM kept", {}, schema, blocks, watch)
 
             yield scan
     if before is not None and digest_of_files(source) != before:

@@ -23,6 +23,8 @@ done in floating point from y alone, and costs no privacy however often it is do
     release.py       the release itself
     release_file.py  a release from a file or a ledger, neither of which is believed
     paid.py          storing what was paid for
+    block_folder.py  noisy integers in blocks, in a private folder
+    block_measuring.py  a release of more integers than memory holds, block by block
     measuring.py     `measure`: the one private step
     stream.py        a plan over many periods, published one after the other
     stream_price.py  what a stream costs where records change or people come back
@@ -34,6 +36,7 @@ from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress
 from leastnoise.release.answer_table import answer_table, in_unicode, interval_columns
 from leastnoise.release.attribute_columns import Texts, distinct_names
+from leastnoise.release.block_measuring import BlockProgress
 from leastnoise.release.changes import changes
 from leastnoise.release.counts import count_tables, counts_of
 from leastnoise.release.measuring import measure, measured, with_noise
@@ -59,6 +62,7 @@ __all__ = [
     "SUPPRESSED",
     "USUAL_SHARE",
     "AdjustProgress",
+    "BlockProgress",
     "NotCounted",
     "NotCountedRow",
     "Presentation",

@@ -95,7 +95,7 @@ def changes(
 def _require_apart(earlier: Release, later: Release) -> None:
     """Refuse two copies of one release: their noise is the same."""
     is_same = earlier.plan.digest == later.plan.digest and np.array_equal(
-        earlier.measurements, later.measurements
+        earlier.held_measurements, later.held_measurements
     )
     receipts = [(one.receipt.dataset, one.receipt.release_id) for one in (earlier, later) if one.receipt]
     # Periods of a stream have one id, and later ones hold the noise of earlier ones.

@@ -8,22 +8,25 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from leastnoise.core import container
-from leastnoise.core.errors import DataError, InputError, PlanFileError, UnrecordedSpending
+from leastnoise.core.errors import DataError, InputError, UnrecordedSpending
 from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.core.steps import log_step
 from leastnoise.data import identity_of, version_digest
-from leastnoise.planning import Plan, plan_from_parts
+from leastnoise.planning import Plan
 from leastnoise.privacy import CountedTable, Ledger
+from leastnoise.release.block_folder import BlockFolder
+from leastnoise.release.block_measuring import BlockProgress, BlockRequest, measure_in_blocks
 from leastnoise.release.counts import (
     TableCounter,
     count_tables,
@@ -33,7 +36,7 @@ from leastnoise.release.counts import (
 )
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from leastnoise.release.not_counted import USUAL_SHARE, NotCounted, NotCountedRow, row_for
-from leastnoise.release.paid import PaidRelease
+from leastnoise.release.paid import PaidRelease, check_readable
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import release_from_parts
 from leastnoise.strategy import CountTables, Measured
@@ -49,6 +52,8 @@ def measure(
     table: str | None = None,
     not_counted: bool | Sequence[str] | None = None,
     most_not_counted: float = USUAL_SHARE,
+    into: str | Path | None = None,
+    progress: Callable[[BlockProgress], object] | None = None,
 ) -> Release:
     """The noisy answers of a plan on a table: the one step that spends privacy.
 
@@ -74,6 +79,12 @@ def measure(
             also told how many of these records each of them left out; all of these numbers are then
             noisier. Where a record is replaced, asking for it makes the release a tenth dearer.
         most_not_counted: the share of all records in no cell above which the release warns.
+        into: a private folder for plans that measure more integers than memory holds. They are drawn in
+            blocks, each on the disk before the next, and the ledger records their digests; answers are
+            read from there when they are asked for. One that was interrupted goes on under the same
+            ``release_id``, from the same version of the table. `leastnoise.release.block_measuring` says why
+            that is private. Needs ``ledger``.
+        progress: with ``into``, called before every block with how many are drawn.
 
     Guarantee:
         For tables that differ in one record (up to `records_per_person` records of
@@ -97,11 +108,17 @@ def measure(
     """
     if not isinstance(plan, Plan):
         raise InputError.must("plan", "be a Plan from design()", given=type(plan))
-    if plan.strategy is not None:
+    if into is None and plan.strategy is not None:
         plan.strategy.require_measurable()
     row = row_for(plan, source, not_counted, most_not_counted, same_table_as=same_table_as)
     if ledger is not None:
-        return _measured_with(ledger, plan, source, row, release_id, same_table_as, table)
+        return _measured_with(ledger, plan, source, row, release_id, same_table_as, table, into, progress)
+    if into is not None:
+        raise InputError(
+            "the digests of blocks are kept in a ledger; ",
+            Remedy("give ", Argument("ledger"), " too"),
+            field="ledger",
+        )
     _check_needs_no_ledger(plan, release_id, same_table_as, table)
     read = _read_with_rest(plan, source, row)
     spends = plan.privacy.short(by_person=is_truncated(source))
@@ -150,6 +167,8 @@ def _measured_with(
     release_id: str | None,
     same_table_as: str | None,
     label: str | None,
+    into: str | Path | None,
+    progress: Callable[[BlockProgress], object] | None,
 ) -> Release:
     """Check, read, spend, draw, store, hand out."""
     if not isinstance(ledger, Ledger):
@@ -160,6 +179,23 @@ def _measured_with(
     goal = plan.privacy if plan.has_goal and not plan.after else None
     by, rules, held = identity_of(source)
     table = CountedTable(by=by, rules=rules, label=label, same_as=same_table_as, held=held)
+    if into is not None:
+        bits = SystemBits()
+        return measure_in_blocks(
+            BlockRequest(
+                plan,
+                source,
+                ledger,
+                chosen,
+                charge,
+                goal,
+                table,
+                row,
+                BlockFolder(into),
+                lambda measured, integers: integers + noise_for(measured, len(integers), bits),
+                progress,
+            )
+        )
 
     # Check: the answers may be stored already.
     stored = ledger.check(charge, chosen, plan.after, table=table, expected_bytes=_bytes_of(plan), goal=goal)
@@ -196,25 +232,6 @@ def _read_once(
             remedy="count a copy or a snapshot that stays as it is. Nothing was spent",
         )
     return read, version
-
-
-def check_readable(plan: Plan) -> None:
-    """Refuse a plan that could not be read back from what would be stored, before it is paid for.
-
-    Raises:
-        PlanFileError: saying so.
-    """
-    try:
-        content, arrays = container.from_bytes(container.to_bytes("plan", *plan.to_parts()), "plan", "plan")
-        is_same = plan_from_parts(content, arrays, "plan").digest == plan.digest
-    except PlanFileError as error:
-        raise PlanFileError(
-            f"this plan could not be read back from a ledger: {error}. Nothing was spent", field="plan"
-        ) from None
-    if not is_same:
-        raise PlanFileError(
-            "this plan would be read back as another from a ledger. Nothing was spent", field="plan"
-        )
 
 
 def _bytes_of(plan: Plan) -> int:

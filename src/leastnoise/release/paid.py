@@ -11,16 +11,19 @@ import time
 import warnings
 from dataclasses import dataclass, field
 
+from leastnoise.core import container
 from leastnoise.core.errors import (
     AlreadySpentError,
     LedgerBusyError,
     LedgerError,
     LedgerFileError,
     LedgerMismatchError,
+    PlanFileError,
     StoringDelayed,
     UnstoredError,
 )
 from leastnoise.core.interruption import Interruption, finished_first
+from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import Entry, Ledger
 from leastnoise.release.release import Release
 
@@ -108,6 +111,25 @@ class PaidRelease:
     def _again(self) -> Release:
         with finished_first() as interruption:
             return self.stored(interruption)
+
+
+def check_readable(plan: Plan) -> None:
+    """Refuse a plan that could not be read back from what would be stored, before it is paid for.
+
+    Raises:
+        PlanFileError: saying so.
+    """
+    try:
+        content, arrays = container.from_bytes(container.to_bytes("plan", *plan.to_parts()), "plan", "plan")
+        is_same = plan_from_parts(content, arrays, "plan").digest == plan.digest
+    except PlanFileError as error:
+        raise PlanFileError(
+            f"this plan could not be read back from a ledger: {error}. Nothing was spent", field="plan"
+        ) from None
+    if not is_same:
+        raise PlanFileError(
+            "this plan would be read back as another from a ledger. Nothing was spent", field="plan"
+        )
 
 
 def pause(seconds: float, interruption: Interruption) -> None:

@@ -32,6 +32,7 @@ from leastnoise.release.quantiles import quantile_table
 from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_columns, source_of
 from leastnoise.release.stream_price import StreamPrice
 from leastnoise.release.to_mbi import ForMbi, to_mbi
+from leastnoise.strategy import StoredIntegers, Structured
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,8 @@ class Release(NotebookValue):
     Attributes:
         plan: what was measured.
         measurements: the noisy integers y = A x + noise, as Python integers; all that was released.
-            Where the plan depends on the data, what its mechanism released.
+            Where the plan depends on the data, what its mechanism released. Of a release in blocks, what
+            reads them from their folder; ``numpy.asarray`` gives those that memory holds.
         receipt: where a ledger recorded it; None for a release without one.
         adjusted: what `adjust` did to the answers afterwards; None where they are as measured.
         is_truncated: whether at most the goal's ``records_per_person`` records of each person were counted,
@@ -71,7 +73,7 @@ class Release(NotebookValue):
     """
 
     plan: Plan
-    measurements: Array
+    measurements: Array | StoredIntegers
     receipt: Receipt | None = None
     adjusted: Adjustment | None = None
     is_truncated: bool | None = None
@@ -80,7 +82,17 @@ class Release(NotebookValue):
     price: StreamPrice | None = None
 
     def __post_init__(self) -> None:
-        _read_only(self.measurements)
+        if isinstance(self.measurements, np.ndarray):
+            _read_only(self.measurements)
+
+    @property
+    def held_measurements(self) -> Array:
+        """The noisy integers in memory.
+
+        Raises:
+            TooLargeError: of a release in blocks that memory does not hold.
+        """
+        return np.asarray(self.measurements, dtype=object)
 
     @cached_property
     def estimates(self) -> Array:
@@ -92,8 +104,8 @@ class Release(NotebookValue):
         if self.adjusted is not None:
             return self.adjusted.cells
         if self.plan.mechanism is not None:
-            return _read_only(self.plan.mechanism.estimates(self.measurements))
-        return _read_only(self.plan.fixed_strategy().estimates(self.measurements))
+            return _read_only(self.plan.mechanism.estimates(self.held_measurements))
+        return _read_only(self.plan.fixed_strategy().estimates(self.held_measurements))
 
     @cached_property
     def answers(self) -> Array:
@@ -120,6 +132,9 @@ class Release(NotebookValue):
         """The answers to a workload that the plan can answer, (m,)."""
         if self.plan.strategy is None or self.adjusted is not None:
             return workload.operator.apply(self.estimates)
+        if isinstance(self.measurements, StoredIntegers):
+            assert isinstance(self.plan.strategy, Structured)
+            return self.plan.strategy.answers_of(workload, self.measurements)
         return self.plan.strategy.answers_of(workload, self.measurements)
 
     @property
@@ -409,7 +424,7 @@ class Release(NotebookValue):
     def _to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         content, arrays = self.plan.to_parts()
         receipt = None if self.receipt is None else asdict(self.receipt)
-        arrays = {**arrays, "measurements": exact.to_limbs(self.measurements)}
+        arrays = {**arrays, "measurements": exact.to_limbs(self.held_measurements)}
         parts: dict[str, Any] = {"plan": content, "receipt": receipt}
         if self.is_truncated is not None:
             parts["is_truncated"] = self.is_truncated

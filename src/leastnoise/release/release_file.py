@@ -19,6 +19,7 @@ from leastnoise.core.operators import Array
 from leastnoise.planning import plan_from_parts
 from leastnoise.privacy import Entry, Goal, Ledger, goal_from_dict
 from leastnoise.release.adjustment import adjustment_from_parts
+from leastnoise.release.block_measuring import load_blocks
 from leastnoise.release.not_counted import not_counted_from_parts
 from leastnoise.release.presentation import Presentation, presentation_from_plain
 from leastnoise.release.release import Receipt, Release
@@ -29,7 +30,12 @@ STREAM = "stream"
 
 
 def load_release(path: str | Path) -> Release:
-    """The release that `Release.save` wrote; its plan is checked as `load_plan` does."""
+    """The release that `Release.save` wrote; its plan is checked as `load_plan` does.
+
+    Of a folder, the release in blocks that was measured into it.
+    """
+    if Path(path).is_dir():
+        return load_blocks(path)
     name = Path(path).name
     return release_from_parts(*container.read(path, "release"), name)
 

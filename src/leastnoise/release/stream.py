@@ -47,7 +47,7 @@ from leastnoise.data import Data
 from leastnoise.planning import Plan, ends_of_rows, n_due, period_labels, plan_from_parts, plan_through
 from leastnoise.privacy import CountedTable, Entry, Ledger
 from leastnoise.release.counts import TableCounter, count_tables, opened_source
-from leastnoise.release.measuring import check_readable, noise_for, with_noise
+from leastnoise.release.measuring import noise_for, with_noise
 from leastnoise.release.not_counted import (
     USUAL_SHARE,
     NotCounted,
@@ -55,6 +55,7 @@ from leastnoise.release.not_counted import (
     not_counted_from_parts,
     row_for,
 )
+from leastnoise.release.paid import check_readable
 from leastnoise.release.release import Receipt, Release
 from leastnoise.release.release_file import STREAM, is_stream
 from leastnoise.release.stream_price import StreamPrice, stream_price

@@ -51,7 +51,7 @@ class _Released(Protocol):
     @property
     def plan(self) -> Plan: ...
     @property
-    def measurements(self) -> Array: ...
+    def held_measurements(self) -> Array: ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -140,12 +140,12 @@ def measurements_for_mbi(release: _Released) -> list[Any]:
     mbi = _imported()
     strategy = release.plan.fixed_strategy()
     if isinstance(strategy, JointRows):
-        return [_joint_measurement(strategy, release.measurements, mbi)]
+        return [_joint_measurement(strategy, release.held_measurements, mbi)]
     noise = math.sqrt(strategy.noise_variance)
     found, start = [], 0
     for clique, forms, multiplier in _parts(strategy, _schema(release)):
         size = math.prod(form.n_rows for form in forms)
-        y = release.measurements[start : start + size]
+        y = release.held_measurements[start : start + size]
         start += size
         # In whole numbers: both sides of the quotients may be wider than a float is precise.
         divisor = multiplier * math.prod(_unit(form) for form in forms)
@@ -313,7 +313,7 @@ def _estimated_total(release: _Released) -> float | None:
         asked = release.plan.asked(Total())
     except QueryError:
         return None
-    return float(release.plan.fixed_strategy().answers_of(asked, release.measurements)[0])
+    return float(release.plan.fixed_strategy().answers_of(asked, release.held_measurements)[0])
 
 
 def _schema(release: _Released) -> Schema:

@@ -54,7 +54,13 @@ from leastnoise.strategy.combined_rows import (
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
 from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
-from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, CountTables, Measured, Spread
+from leastnoise.strategy.measured import (
+    MAX_DENSE_STRATEGY,
+    MAX_MEASURED,
+    CountTables,
+    Measured,
+    Spread,
+)
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked, query_rows_from_plain
 from leastnoise.strategy.rounding import (
     GRID_TOLERANCE,
@@ -74,6 +80,7 @@ from leastnoise.strategy.structured.construction import (
     structured_from_parts,
 )
 from leastnoise.strategy.structured.integer_blocks import ProductBlock, chosen_forms
+from leastnoise.strategy.structured.stored import StoredIntegers
 from leastnoise.strategy.structured.tables import WeightedTables
 from leastnoise.strategy.time_order import (
     answers_in_time,
@@ -87,6 +94,7 @@ __all__ = [
     "GRID_TOLERANCE",
     "LEAST_SCALE_BITS",
     "MAX_DENSE_STRATEGY",
+    "MAX_MEASURED",
     "ROUNDING",
     "AxisForm",
     "Basis",
@@ -102,6 +110,7 @@ __all__ = [
     "RealStrategy",
     "RowsAsAsked",
     "Spread",
+    "StoredIntegers",
     "Strategy",
     "Structured",
     "WeightedTables",

@@ -22,6 +22,7 @@ import numpy as np
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
+from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy import Neighbours, Noise
 from leastnoise.query import InventedRecords, Workload
 
@@ -204,8 +205,9 @@ class Measured(ABC):
         """
         if self.n_measured > MAX_MEASURED:
             raise TooLargeError(
-                f"the plan measures {self.n_measured:,} integers; at most {MAX_MEASURED:,} are held. Ask for "
-                "fewer or coarser attributes in one plan.",
+                f"the plan measures {self.n_measured:,} integers; at most {MAX_MEASURED:,} are held in "
+                "memory. Ask for fewer or coarser attributes in one plan, or ",
+                Remedy("measure it in blocks on a disk: ", Argument("into")),
                 field="workload",
                 given=self.n_measured,
             )

@@ -335,10 +335,26 @@ class Ledger(NotebookValue):
         spending.store(self._seen, entry, answers, keep_waiting)
         log_step("answers stored", release=entry.release_id)
 
-    # -------------------------------------------------------------- streams
+    def is_same_table(self, entry: Entry, table: CountedTable) -> bool:
+        """Whether a table is confirmed to be the version that a release of this ledger was paid for.
+
+        False, too, where nothing can confirm it: a table in an engine, or a frame that was held by another
+        object or process.
+
+        Args:
+            table: as in `spend`, with the digest of what was read if it is confirmed by one.
+
+        Raises:
+            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+        """
+        return spending.is_same_table(self._seen, entry, table)
+
+    # -------------------------------------------------------------- streams, and releases in blocks
 
     def fetch_parts(self, release_id: str) -> tuple[Entry, bytes, list[bytes]] | None:
         """A stream that was paid for, its plan, and what was published of it; None if there is none.
+
+        Of a release in blocks, its plan and the digests of the blocks that were drawn.
 
         Raises:
             AlreadySpentError: if it was paid for and its plan never stored.
@@ -352,6 +368,8 @@ class Ledger(NotebookValue):
 
     def store_part(self, entry: Entry, period: str, answers: bytes, *, n_before: int) -> bool:
         """Keep what a stream publishes in one period. Only then may it be handed out.
+
+        Of a release in blocks, the digest of one of them, which is on a disk.
 
         Args:
             n_before: how many periods of it were stored when the table was read.

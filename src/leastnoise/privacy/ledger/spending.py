@@ -34,7 +34,14 @@ from leastnoise.privacy.ledger.groups import NOTHING_SPENT, base_of
 from leastnoise.privacy.ledger.history import Entry, History, spend_row, store_row
 from leastnoise.privacy.ledger.rows import NOTHING, Row, opened
 from leastnoise.privacy.ledger.storage import Log, Version
-from leastnoise.privacy.ledger.table_identity import CountedTable, commitment, new_secret, opens, remember
+from leastnoise.privacy.ledger.table_identity import (
+    CountedTable,
+    commitment,
+    is_held,
+    new_secret,
+    opens,
+    remember,
+)
 from leastnoise.privacy.ledger.verification import stored_answers
 from leastnoise.privacy.ledger.view import Appending, SeenLedger
 
@@ -302,6 +309,31 @@ def _check_same_version(base: Entry, known: Version | None, found: Version) -> N
             ". This message tells about the table; it is for its owner",
             field="same_table_as",
         )
+
+
+def is_same_table(seen: SeenLedger, entry: Entry, table: CountedTable) -> bool:
+    """Whether a table is confirmed to be the version that a release was paid for.
+
+    See `Ledger.is_same_table`.
+    """
+    recorded = entry.table
+    if recorded is None or recorded.by is None or recorded.by != table.by:
+        return False
+    if dict(recorded.rules) != dict(table.rules):
+        return False
+    if table.by == "held":
+        return is_held(entry.head, table)
+    with seen.reading() as (log, _):
+        known = log.version(entry.number)
+    if known is None or not opens(known, recorded.commitment):
+        raise LedgerFileError(
+            f"the version of the table that release {entry.release_id!r} is about is missing or altered in "
+            "the ledger",
+            field="version",
+            given=entry.release_id,
+            remedy="restore the file",
+        )
+    return table.version is not None and hmac.compare_digest(known.digest, table.version)
 
 
 def _not_fitting(error: PrivacyError) -> LedgerMismatchError:

@@ -221,10 +221,10 @@ def _cells(
             return estimates, None, "converged"
         nearest = nearest_of_total(estimates, float(estimates.sum()), np.zeros_like(estimates))
         return nearest, None, "converged"
-    estimates = information.estimates(release.measurements)
+    estimates = information.estimates(release.held_measurements)
     if not nonnegative and not _may_disagree(release):
         return estimates, 0.0, "converged"
-    linear = information.linear(estimates, release.measurements)
+    linear = information.linear(estimates, release.held_measurements)
     if not nonnegative and not isinstance(information, BlockInformation):
         # Those of rows over all cells are of least squares already.
         return estimates, 0.0, "converged"

@@ -7,6 +7,7 @@ A module imports only modules that stand above it here:
     integer_blocks   which blocks there are, what one record changes in them, and what they measure, exactly
     view             a workload as a structured strategy sees it
     reconstruction   from noisy blocks to answers
+    stored           noisy integers that are kept on a disk, read when needed
     accuracy         how accurate answers are
     blocks           the strategy: independent blocks, each a product over the axes
     tables           weighted tables of some axes, plain or of rows of full rank

@@ -70,6 +70,7 @@ from leastnoise.strategy.structured.integer_blocks import (
     chosen_forms,
 )
 from leastnoise.strategy.structured.reconstruction import (
+    Components,
     components_of,
     gain_norms,
     gains,
@@ -78,6 +79,7 @@ from leastnoise.strategy.structured.reconstruction import (
     term_values,
     workload_values,
 )
+from leastnoise.strategy.structured.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured.view import View
 
 # Products that take more numbers than this are checked row by row.
@@ -246,6 +248,22 @@ class Structured(Measured):
         self.require_measurable()
         return self._measured_blocks(self.blocks, tables)
 
+    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]]:
+        """The tables whose counts `exact_part` asks for, by the names of their attributes."""
+        return integer_blocks.tables_asked(self.axes, self._axis_sets(self.blocks[first:last]))
+
+    def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
+        """What the blocks from the first up to the last measure, without noise, as Python integers."""
+        return self._measured_blocks(self.blocks[first:last], tables)
+
+    @cached_property
+    def block_starts(self) -> Array:
+        """The first of every block's integers, and after them how many there are."""
+        return starts_of(np.array([math.prod(shape) for shape in self.block_shapes], dtype=np.int64))
+
+    def _axis_sets(self, blocks: Sequence[ProductBlock]) -> list[AxisSet]:
+        return [tuple(self.block_forms(block)) for block in blocks]
+
     def _measured_blocks(self, blocks: Sequence[ProductBlock], tables: CountTables) -> Array:
         """What some blocks measure, one after the other, without noise, as Python integers."""
         forms = [self.block_forms(block) for block in blocks]
@@ -297,8 +315,31 @@ class Structured(Measured):
         found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
         return found >= set(self.places)
 
-    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+    def answers_of(self, workload: Workload, measurements: Array | StoredIntegers) -> Array:
+        if isinstance(measurements, StoredIntegers):
+            known = self.stored_components(measurements)
+            return workload_values(self.view(workload), known, (workload.shape[0], 1))[:, 0]
         return self._answers(workload, measurements[:, None])[:, 0]
+
+    def stored_components(self, measurements: StoredIntegers) -> StoredComponents:
+        """What is known of every component, each (rows of its axes..., 1), read when it is asked for."""
+        return StoredComponents(
+            self.n_components, lambda number: self._stored_component(number, measurements)
+        )
+
+    @property
+    def n_components(self) -> int:
+        """How many components there are."""
+        return len(self.blocks)
+
+    def _stored_component(self, number: int, measurements: StoredIntegers) -> Array:
+        start, stop = self.block_starts[number : number + 2].tolist()
+        y = measurements.between(start, stop)[:, None]
+        return components_of([self.blocks[number]], [self.block_shapes[number]], y)[0]
+
+    def term_answers(self, view: View, term: ProductTerm, components: Components) -> Array:
+        """The answers to one product, (n_rows,), in the order of its labels."""
+        return labelled_values(view, term, components, 1)[:, 0]
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]

@@ -271,11 +271,20 @@ def chosen_forms(block: ProductBlock, whole: AxisSet) -> dict[int, int]:
 _LIMB = 32
 
 
+def tables_asked(axes: Sequence[Axis], sets: Sequence[AxisSet]) -> list[tuple[str, ...]]:
+    """The tables that `cross_tables` asks for, by the names of their attributes."""
+    return _names_of(axes, dict.fromkeys(_covering(sets).values()))
+
+
+def _names_of(axes: Sequence[Axis], sets: Iterable[AxisSet]) -> list[tuple[str, ...]]:
+    return [tuple(name for a in own for name in axes[a].names) for own in sets]
+
+
 def cross_tables(axes: Sequence[Axis], sets: Sequence[AxisSet], tables: CountTables) -> Iterator[Array]:
     """For every set of axes its table of counts, an array with one axis for each."""
     source = _covering(sets)
     largest = list(dict.fromkeys(source.values()))
-    names = [tuple(name for a in own for name in axes[a].names) for own in largest]
+    names = _names_of(axes, largest)
     counted = {
         own: np.asarray(table).reshape([axes[a].size for a in own])
         for own, table in zip(largest, tables(names), strict=True)

@@ -36,6 +36,7 @@ from leastnoise.strategy.measured import CountTables
 from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.reconstruction import Components
+from leastnoise.strategy.structured.stored import StoredIntegers
 from leastnoise.strategy.structured.view import View
 
 # Forms of the axes of tables.
@@ -117,6 +118,18 @@ class WeightedTables(Structured):
     def _components(self, y: Array) -> list[Array]:
         tables = super()._components(y)
         return [self._residual(axes, tables) for axes in self.component_sets]
+
+    @property
+    def n_components(self) -> int:
+        return len(self.component_sets)
+
+    def _stored_component(self, number: int, measurements: StoredIntegers) -> Array:
+        axes = self.component_sets[number]
+        tables = {
+            source: super(WeightedTables, self)._stored_component(source, measurements)
+            for source, _ in self._sources[axes]
+        }
+        return self._residual(axes, tables)
 
     def _noiseless_components(self, numbers: Sequence[int], tables: CountTables) -> Mapping[int, Array]:
         sets = [self.component_sets[number] for number in numbers]
