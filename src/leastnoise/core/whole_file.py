@@ -53,7 +53,7 @@ def _finish(path: Path, *, is_private: bool) -> None:
     handle = os.open(path, os.O_RDWR)
     try:
         if not is_private:
-            path.chmod(0o666 & ~_umask())  # mkstemp lets only the owner read
+            path.chmod(0o666 & ~umask())  # mkstemp lets only the owner read
         os.fsync(handle)
     finally:
         os.close(handle)
@@ -103,7 +103,8 @@ def check_replaceable(path: Path) -> None:
         )
 
 
-def _umask() -> int:
+def umask() -> int:
+    """The rights that new files and folders do not get."""
     mask = os.umask(0o077)
     os.umask(mask)
     return mask

@@ -19,8 +19,9 @@ import numpy.typing as npt
 from leastnoise.core.errors import DataError, TooLargeError
 from leastnoise.data import duckdb_scan
 from leastnoise.data.block_counts import cell_counter
+from leastnoise.data.connections import withheld
 from leastnoise.data.duckdb_counts import placed_records
-from leastnoise.data.handle import Data, withheld
+from leastnoise.data.handle import Data
 from leastnoise.data.scan_progress import ScanProgress, ScanWatch
 from leastnoise.data.sources import is_in_engine
 from leastnoise.data.table_cover import Block, LeftOut, Subset, first_holders, plan_scans, summed

@@ -15,6 +15,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     ratio_answers.py the means, shares and other ratios of a release
     matched_covariances.py  covariances of numerators with their own denominators, in pieces
     answer_table.py  all answers as one table, and as frames
+    answer_pieces.py all answers, some rows at a time
     attribute_columns.py  a column for every attribute of a table of answers
     adjustment.py    what an adjusted release holds beside its measurements
     changes.py       how answers changed between two releases, with intervals
@@ -34,6 +35,7 @@ done in floating point from y alone, and costs no privacy however often it is do
 
 from leastnoise.release.adjusting import adjust
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress
+from leastnoise.release.answer_pieces import answer_pieces
 from leastnoise.release.answer_table import answer_table, in_unicode, interval_columns
 from leastnoise.release.attribute_columns import Texts, distinct_names
 from leastnoise.release.block_measuring import BlockProgress
@@ -72,6 +74,7 @@ __all__ = [
     "StreamPrice",
     "Texts",
     "adjust",
+    "answer_pieces",
     "answer_table",
     "changes",
     "count_tables",

@@ -118,7 +118,7 @@ class Layout(NamedTuple):
         return len(self.ends) - 1
 
 
-def layout_of(strategy: Structured, per_file: int = INTEGERS_PER_BLOCK) -> Layout:
+def layout_of(strategy: Structured, per_file: int) -> Layout:
     """Whole blocks of a strategy, in order, as many as make about this many integers in one file."""
     starts = strategy.block_starts
     ends = [0]
@@ -195,7 +195,6 @@ def measure_in_blocks(request: BlockRequest) -> Release:
     """
     plan, ledger, folder = request.plan, request.ledger, request.folder
     strategy = divisible_strategy(plan)
-    layout = layout_of(strategy)
     if request.table.by is None:
         raise DataError(
             "a release in blocks may have to go on after an interruption, from the same version of the "
@@ -204,7 +203,9 @@ def measure_in_blocks(request: BlockRequest) -> Release:
             remedy="give a file, or the Data that vectorize() makes of a frame",
         )
     folder.prepare()
-    begun = _begun(request)
+    begun, per_file = _begun(request)
+    # As it was begun, whatever this version would choose.
+    layout = layout_of(strategy, per_file)
     folder.claim(ledger.dataset, request.release_id)
     digests = () if begun is None else _recorded(ledger, request.release_id)
     folder.check(digests, lambda number: request.tell("comparing", number + 1, layout.n_files))
@@ -218,13 +219,14 @@ def measure_in_blocks(request: BlockRequest) -> Release:
     return _complete(request, layout)
 
 
-def _begun(request: BlockRequest) -> Entry | None:
-    """What the ledger knows of the release already; None if it can be paid for.
+def _begun(request: BlockRequest) -> tuple[Entry | None, int]:
+    """What the ledger knows of the release, None if it can be paid for, and how many integers a block has.
 
     Raises:
         LedgerMismatchError: if it is stored as a whole, or was paid for as something else.
     """
     ledger, name = request.ledger, request.release_id
+    per_file = INTEGERS_PER_BLOCK
     try:
         stored = ledger.check(
             request.charge,
@@ -235,8 +237,8 @@ def _begun(request: BlockRequest) -> Entry | None:
             goal=request.goal,
         )
         if stored is None:
-            return None
-        container.from_bytes(stored, IN_BLOCKS, name)
+            return None, per_file
+        per_file = _integers_per_block(container.from_bytes(stored, IN_BLOCKS, name)[0], name)
     except AlreadySpentError:
         # Paid for and stopped before anything was drawn that anybody could have seen.
         pass
@@ -255,7 +257,14 @@ def _begun(request: BlockRequest) -> Entry | None:
             given=name,
             remedy="ask for it as it was asked for at first, or use a new release id, which pays again",
         )
-    return entry
+    return entry, per_file
+
+
+def _integers_per_block(content: dict[str, Any], name: str) -> int:
+    found = content.get("integers_per_block")
+    if type(found) is not int or found < 1:
+        raise PlanFileError.must("path", "be a release in blocks", given=name)
+    return found
 
 
 def _header_bytes(plan: Plan) -> int:
@@ -459,10 +468,7 @@ def _release(
         raise PlanFileError.must("path", "be a release in blocks", given=name)
     plan = plan_from_parts(content["plan"], arrays, name) if plan is None else plan
     strategy = divisible_strategy(plan)
-    per_file = content.get("integers_per_block")
-    if type(per_file) is not int or per_file < 1:
-        raise PlanFileError.must("path", "be a release in blocks", given=name)
-    layout = layout_of(strategy, per_file)
+    layout = layout_of(strategy, _integers_per_block(content, name))
     if layout.n_files != len(digests):
         raise PlanFileError(f"{name!r} holds blocks that do not fit its plan", field="path", given=name)
     return Release(

@@ -86,6 +86,11 @@ class Release(NotebookValue):
             _read_only(self.measurements)
 
     @property
+    def is_in_blocks(self) -> bool:
+        """Whether its noisy integers are on a disk, and read when an answer needs them."""
+        return isinstance(self.measurements, StoredIntegers)
+
+    @property
     def held_measurements(self) -> Array:
         """The noisy integers in memory.
 

@@ -20,6 +20,7 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     baseline_noise.py    what noise on every count, or on every cell, would have cost
     publication.py       what a publisher says: title, source, period, unit, contact, licence, date
     dossier/             the folder of files that a publication needs beside its page
+    answer_files.py      very many answers as a folder of Parquet files
     answers.py           answers and quantiles as CSV, Parquet, JSON and Excel files
     comparison.py        `compare`: every method side by side
     side_by_side.py      two or more plans side by side
@@ -34,6 +35,7 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     auditing.py          `audit`: whether releases of a plan keep its promise
 """
 
+from leastnoise.report.answer_files import check_answer_folder, write_answer_files
 from leastnoise.report.answers import answers_writer, write_answers, write_quantile_table, write_quantiles
 from leastnoise.report.auditing import audit
 from leastnoise.report.baseline_noise import baselines, baselines_of
@@ -69,6 +71,7 @@ __all__ = [
     "audit",
     "baselines",
     "baselines_of",
+    "check_answer_folder",
     "check_dossier",
     "check_kind",
     "compare",
@@ -90,6 +93,7 @@ __all__ = [
     "to_page",
     "to_svg",
     "tradeoff",
+    "write_answer_files",
     "write_answers",
     "write_dossier",
     "write_quantile_table",

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import InputError
+from leastnoise.core.errors import InputError, NotYetError
 from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
@@ -60,6 +60,12 @@ class Report(NotebookValue):
         # Here, so that importing the library stays quick: most of its users draw no page.
         from leastnoise.report.page import page
 
+        if isinstance(self.subject, Release) and self.subject.is_in_blocks:
+            raise NotYetError(
+                "a release in blocks has no page; its text says the same",
+                field="subject",
+                remedy="summarize(release).text()",
+            )
         return page(self.subject, self.publication)
 
     def to_html(self, path: str | Path) -> Path:
@@ -138,9 +144,11 @@ def release_text(release: Release) -> str:
     for warning in release.warnings:
         lines += [*textwrap.wrap(f"WARNING: {printable(warning)}", _WIDTH), ""]
     lines += _size(plan)
-    ends = None if plan.strategy is None else release.interval(LEVEL)
+    if release.is_in_blocks:
+        lines += textwrap.wrap(_IN_BLOCKS, _WIDTH)
+    ends = None if plan.strategy is None or release.is_in_blocks else release.interval(LEVEL)
     start = 0
-    for block in plan.workload.blocks:
+    for block in () if release.is_in_blocks else plan.workload.blocks:
         rows = slice(start, start + block.n_rows)
         own = None if ends is None else (ends[0][rows], ends[1][rows])
         if release.presented is None:
@@ -149,7 +157,7 @@ def release_text(release: Release) -> str:
             figures = presented_figures(release, block, rows, own, most=_MAX_SHOWN)
             lines += _listed(block.name, figures, block.n_rows)
         start += block.n_rows
-    lines += _ratios(release)
+    lines += [] if release.is_in_blocks else _ratios(release)
     exact = "exact" if plan.privacy.noise.has_normal_errors else "on the safe side"
     if ends is not None:
         lines += [
@@ -176,6 +184,13 @@ def release_text(release: Release) -> str:
         *_proof(whole),
     ]
     return "\n".join(lines)
+
+
+# What stands in the place of the answers of a release in blocks.
+_IN_BLOCKS = (
+    "Its answers are too many to be shown. They are in a folder of Parquet files if it was published so; in "
+    "Python, load_release(FOLDER).answer(Marginal(...)) gives those of one table, with their intervals."
+)
 
 
 def _heading(title: str) -> list[str]:

@@ -70,6 +70,7 @@ from leastnoise.strategy.rounding import (
     rounded_rows,
 )
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
+from leastnoise.strategy.structured.accuracy import product_variances
 from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
 from leastnoise.strategy.structured.axis_rounding import rounded_centre, split_form, whole_form
 from leastnoise.strategy.structured.blocks import Structured
@@ -80,6 +81,7 @@ from leastnoise.strategy.structured.construction import (
     structured_from_parts,
 )
 from leastnoise.strategy.structured.integer_blocks import ProductBlock, chosen_forms
+from leastnoise.strategy.structured.reconstruction import labelled_values
 from leastnoise.strategy.structured.stored import StoredIntegers
 from leastnoise.strategy.structured.tables import WeightedTables
 from leastnoise.strategy.time_order import (
@@ -128,12 +130,14 @@ __all__ = [
     "is_within",
     "joint_form",
     "joint_rows_from_parts",
+    "labelled_values",
     "last_periods",
     "most_changed",
     "most_moved",
     "most_of_returning",
     "most_revised",
     "needed_rows",
+    "product_variances",
     "query_rows_from_plain",
     "rounded_centre",
     "rounded_rows",

@@ -33,14 +33,19 @@ def variances(view: View, workload: Workload) -> Array:
     """The variance of the answer to each query, (m,)."""
     require_room(workload.shape[0], 1, "the variances")
     result = np.empty(workload.shape[0])
-    constant = view.constant_variances
     for number, term in enumerate(view.products.terms):
-        if math.isnan(constant[number]):
-            values = np.broadcast_to(view.term_variances(term), _row_shape(view, term))
-            result[_rows(term)] = term.in_workload_order(values.reshape(-1))
-        else:
-            result[_rows(term)] = constant[number]
+        result[_rows(term)] = product_variances(view, number)
     return result
+
+
+def product_variances(view: View, number: int) -> Array | float:
+    """The variance of every row of a product, in the order of its labels; one number where all are equal."""
+    constant = float(view.constant_variances[number])
+    if not math.isnan(constant):
+        return constant
+    term = view.products.terms[number]
+    values = np.broadcast_to(view.term_variances(term), _row_shape(view, term))
+    return term.in_workload_order(values.reshape(-1))
 
 
 def covariances(left: View, right: View, shape: tuple[int, int]) -> Array:

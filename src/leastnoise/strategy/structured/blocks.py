@@ -70,7 +70,6 @@ from leastnoise.strategy.structured.integer_blocks import (
     chosen_forms,
 )
 from leastnoise.strategy.structured.reconstruction import (
-    Components,
     components_of,
     gain_norms,
     gains,
@@ -337,9 +336,9 @@ class Structured(Measured):
         y = measurements.between(start, stop)[:, None]
         return components_of([self.blocks[number]], [self.block_shapes[number]], y)[0]
 
-    def term_answers(self, view: View, term: ProductTerm, components: Components) -> Array:
-        """The answers to one product, (n_rows,), in the order of its labels."""
-        return labelled_values(view, term, components, 1)[:, 0]
+    def components(self, measurements: Array) -> list[Array]:
+        """What is known of every component, each (rows of its axes..., 1), from integers in memory."""
+        return self._components(measurements[:, None])
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
