@@ -112,7 +112,7 @@ _instead = {
     "plan": ": it is a plan; measure it with measure() or `leastnoise measure`",
     "release": ": it is a release; read it with load_release()",
     "release in blocks": ": it is a release in blocks; read it with load_release(FOLDER), the folder that it "
-    "was measured into, or name that folder with into= (--into) to go on with it",
+    "was measured into, or name that folder with into= to go on with it",
 }
 
 
