@@ -379,7 +379,7 @@ def test_a_plan_that_could_not_be_read_back_costs_nothing(
     monkeypatch.setattr(ProductWitness, "to_arrays", as_it_was)
     with refuses(PlanFileError, "plan", None, "could not be read back from a ledger", "Nothing was spent"):
         ln.measure(plan, "no such file.csv", ledger=ledger)
-    monkeypatch.setattr(measuring, "plan_from_parts", lambda *_: plan_of())
+    monkeypatch.setattr(paid, "plan_from_parts", lambda *_: plan_of())
     with refuses(PlanFileError, "plan", None, "as another"):
         ln.measure(plan_of(ln.GDP(0.5)), COUNTS, ledger=ledger)
     assert ledger.entries == ()
