@@ -58,8 +58,19 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 def is_named(source: Any) -> bool:
     """Whether a source is a name, or several names of files."""
     if isinstance(source, (list, tuple)):
-        return bool(source) and all(isinstance(one, (str, Path)) for one in source)
+        return bool(source) and all(_may_be_file(one) for one in source)
     return isinstance(source, (str, Path))
+
+
+def _may_be_file(entry: Any) -> bool:
+    """Whether an entry of a list is a name. A number written as text is taken for a count that went astray.
+
+    An error says which file is missing, and must not say a count.
+    """
+    is_number = (
+        isinstance(entry, str) and re.fullmatch(r"\s*[+-]?[\d.,_]+([eE][+-]?\d+)?\s*", entry) is not None
+    )
+    return isinstance(entry, (str, Path)) and (not is_number or os.path.exists(entry))
 
 
 def is_address(source: Any) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import MissingExtraError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, html_table, html_text
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
@@ -33,6 +33,10 @@ from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_
 from leastnoise.release.stream_price import StreamPrice
 from leastnoise.release.to_mbi import ForMbi, to_mbi
 from leastnoise.strategy import StoredIntegers, Structured
+
+# Answers of a release that a notebook shows, and those of one that it shows any of.
+_N_SHOWN = 10
+_MAX_SHOWN = 100_000
 
 
 @dataclass(frozen=True)
@@ -451,6 +455,12 @@ class Release(NotebookValue):
         ``jax.config.update("jax_enable_x64", True)`` before importing mbi. Needs the extra "mbi".
         """
         return to_mbi(self)
+
+    def _repr_html_(self) -> str:
+        m, _ = self.plan.workload.shape
+        if self.is_in_blocks or m > _MAX_SHOWN:
+            return html_text(repr(self))
+        return html_text(repr(self)) + html_table(self.to_frame().head(_N_SHOWN))
 
     def __repr__(self) -> str:
         m, n = self.plan.workload.shape

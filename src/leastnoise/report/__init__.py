@@ -7,7 +7,6 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     summary.py           `summarize`: the report as text, or as a page
     page.py              the report as one HTML page: its figures
     over_time.py         answers and errors over the periods of a plan
-    notebook.py          values as a notebook shows them
     quotable.py          sentences about a release that can be quoted
     answer_tables.py     answers that belong together: a batch, or one table of a cube
     batches.py           how the page shows one batch of answers: lists, cross tables

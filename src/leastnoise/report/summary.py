@@ -6,13 +6,14 @@ import math
 import textwrap
 from dataclasses import dataclass
 from decimal import Decimal
+from html import escape
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from leastnoise.core.errors import InputError, NotYetError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, html_text
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
@@ -35,6 +36,9 @@ LEVEL = 0.95
 
 # Characters of a line at which sentences are wrapped.
 _WIDTH = 100
+
+# Height of the frame in which a notebook shows a page, in pixels.
+_FRAME_HEIGHT = 600
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,15 @@ class Report(NotebookValue):
                 remedy="summarize(release).text()",
             )
         return page(self.subject, self.publication)
+
+    def _repr_html_(self) -> str:
+        if isinstance(self.subject, Release) and self.subject.is_in_blocks:
+            return html_text(self.text())
+        # The frame may run nothing, and the page has no script.
+        return (
+            f'<iframe sandbox title="report" style="width:100%;height:{_FRAME_HEIGHT}px;border:0" '
+            f'srcdoc="{escape(self.html())}"></iframe>'
+        )
 
     def to_html(self, path: str | Path) -> Path:
         """Write the page to a file, whole or not at all; returns the path.

@@ -198,7 +198,7 @@ def message_of(
     """What is said of an error in one line, and what to do next as far as the error knows."""
     if isinstance(error, LeastnoiseError):
         remedy = error.remedy
-        found = None if remedy is None else shell_text(LeastnoiseError(remedy), options)
+        found = None if remedy is None else shell_text(LeastnoiseError(remedy, field=error.field), options)
         return _one_line(shell_text(error, options)), None if found is None else _one_line(found)
     if isinstance(error, KeyboardInterrupt):
         return f"interrupted{'; nothing was spent' if is_unspent else ''}", None
