@@ -340,7 +340,7 @@ def test_wrong_types_are_refused_by_name() -> None:
     with refuses(InputError, "privacy", ..., "design() needs a privacy goal, as in"):
         design(PREFIX)
     for goal in (1.0, "GDP", GDP):
-        with refuses(InputError, "privacy", ..., "privacy must be PureDP, ApproxDP, ZCDP or GDP, got"):
+        with refuses(InputError, "privacy", ..., "must be PureDP, ApproxDP, ZCDP, GDP or LeastLoss, got"):
             design(PREFIX, goal)  # type: ignore[arg-type]
 
 

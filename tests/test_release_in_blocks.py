@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import json
 import os
 import stat
 from collections import Counter
@@ -14,8 +15,10 @@ from typing import Any
 
 import numpy as np
 import pytest
+from typer.testing import CliRunner
 
 import leastnoise as ln
+from leastnoise.app.cli.main import app
 from leastnoise.core.errors import (
     AlreadySpentError,
     DataError,
@@ -453,6 +456,73 @@ def test_a_whole_release_and_one_in_blocks_do_not_pass_for_each_other(folder: Pa
 
 
 # ------------------------------------------------------------------------------------ files
+
+
+SPEC = """
+[schema]
+a0 = { range = [0, 3] }
+a1 = { range = [0, 2] }
+a2 = { range = [0, 4] }
+a3 = { range = [0, 2] }
+
+[privacy]
+epsilon = 1.0
+delta = 1e-6
+
+[design]
+method = "marginals"
+
+[[query]]
+kind = "cube"
+attributes = ["a0", "a1", "a2", "a3"]
+order = 2
+"""
+
+
+def test_publishing_into_a_folder_writes_parquet_files_and_goes_on(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import duckdb
+
+    monkeypatch.chdir(folder)
+    Path("town.toml").write_text(SPEC)
+    write_table(Path("people.csv"), records(100, 2))
+    runner = CliRunner()
+
+    def run(*words: str, code: int = 0) -> str:
+        result = runner.invoke(app, list(words))
+        assert result.exit_code == code, result.output
+        return result.output
+
+    run("ledger", "create", "town.db", "--dataset", "town", "--epsilon", "1.5", "--delta", "1e-8")
+    publish = ("publish", "town.toml", "--data", "people.csv", "--into", "blocks")
+    assert "--ledger" in run(*publish, code=1)
+    publish = (*publish, "--ledger", "town.db", "--release-id", "spring")
+    with killed_at(Ledger, "store_part", "before", 2), pytest.raises(Killed):
+        runner.invoke(app, list(publish))
+    said = run(*publish)
+    assert "wrote town-answers" in said and "too many to be shown" in said and "release id spring" in said
+    rows = duckdb.sql(
+        "SELECT * FROM 'town-answers/*.parquet' WHERE attribute_1 = 'a0' AND attribute_2 = 'a2' ORDER BY ALL"
+    ).df()
+    expected = ln.load_release("blocks").answer(ln.Marginal("a0", "a2"))
+    assert np.allclose(rows["answer"], expected["answer"]) and np.allclose(
+        rows["upper_95"], expected["upper"]
+    )
+    about = json.loads(Path("town-answers/about.json").read_text())
+    assert (
+        about["n_answers"]
+        == plan_of().workload.shape[0]
+        == sum(
+            duckdb.sql(f"SELECT count(*) FROM 'town-answers/{name}'").fetchall()[0][0]
+            for name in about["files"]
+        )
+    )
+    assert "town-answers" in run(*publish, code=1)
+    again = run(*publish, "--out", "again")
+    assert "wrote again" in again and len(Ledger("town.db").entries) == 1
+    run("ledger", "verify", "town.db")
+    assert "in blocks" in run("ledger", "fetch", "town.db", "spring", code=4)
 
 
 def test_answers_are_written_whole_or_not_at_all(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

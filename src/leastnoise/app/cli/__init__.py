@@ -6,6 +6,7 @@ init_command      a draft of a specification
 check_command     a table compared with its schema, for its owner
 design_commands   plans: designed, explained, compared, audited; no data
 publish_commands  the one private step
+into_folder       releases of more counts than memory holds, measured into a folder
 approval          plans that a person has approved, by their digest
 completion_command  completion by the Tab key
 saved_commands    saved plans and releases: reported, adjusted, read for quantiles

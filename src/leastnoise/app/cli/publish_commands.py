@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
@@ -16,6 +16,13 @@ from leastnoise.app.cli.check_command import similar_columns
 from leastnoise.app.cli.data_option import DataFile, TableSource, files_read, table_source
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
 from leastnoise.app.cli.facts import release_facts
+from leastnoise.app.cli.into_folder import (
+    Into,
+    answer_folder,
+    block_arguments,
+    hand_out_files,
+    refuse_with_into,
+)
 from leastnoise.app.cli.invocation import Facts
 from leastnoise.app.cli.outputs import (
     AnswersFile,
@@ -106,6 +113,7 @@ def publish(
     plan: SavedPlan = None,
     approved: Approved = None,
     no_cache: NoCache = False,
+    into: Into = None,
     force: Force = False,
 ) -> Facts:
     """Design, measure and write the answers."""
@@ -115,6 +123,13 @@ def publish(
     _check_one_period(period, dossier, revisions, returns, plan or approved)
     fixed = plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
     source = table_source(data)
+    if into is not None:
+        refuse_with_into(dossier=dossier, period=period, presentation=asked.presentation)
+        payer = payment(ledger, release_id, same_table_as, table)
+        table_of = _table(source, asked.schema, person, unknown, asked.format)
+        return _published_in_blocks(
+            spec, asked, out, into, table_of, payer, time_limit, rest, fixed=fixed, cache=not no_cache
+        )
     if period is not None:
         return publish_period(
             spec,
@@ -148,6 +163,27 @@ def publish(
     return {**release_facts(result, outputs, payer.ledger), "dossier": dossier, "stream": None}
 
 
+def _published_in_blocks(
+    spec: Path,
+    asked: Spec,
+    out: Path | None,
+    into: Path,
+    table: Data,
+    payer: Payment,
+    time_limit: float | None,
+    rest: Mapping[str, Any],
+    *,
+    fixed: Plan | None,
+    cache: bool,
+) -> Facts:
+    folder = answer_folder(spec, out, into, payer)
+    result = _designed_and_measured(asked, table, payer, time_limit, rest, fixed, into, cache=cache)
+    hand_out_files(result, folder, payer, asked.publication)
+    # Of so many counts there is no page; the summary is what readers open first.
+    outputs = Outputs(folder, into, folder / "summary.txt")
+    return {**release_facts(result, outputs, payer.ledger), "dossier": None, "stream": None}
+
+
 def _designed_and_measured(
     asked: Spec,
     table: Data,
@@ -155,6 +191,7 @@ def _designed_and_measured(
     time_limit: float | None,
     rest: Mapping[str, Any],
     fixed: Plan | None,
+    into: Path | None = None,
     *,
     cache: bool,
 ) -> Release:
@@ -165,7 +202,7 @@ def _designed_and_measured(
     plan = designed(asked, time_limit, cache=cache) if fixed is None else fixed
     if asked.presentation is not None:
         asked.presentation.check(plan)
-    return _measure(plan, table, payer, rest)
+    return _measure(plan, table, payer, rest, into)
 
 
 def _person(asked: Spec, person: str | None) -> tuple[str | None, tuple[str | int, ...]]:
@@ -249,14 +286,17 @@ def measure(
     return release_facts(result, outputs, payer.ledger)
 
 
-def _measure(plan: Plan, table: Data, payer: Payment, rest: Mapping[str, Any]) -> Release:
+def _measure(
+    plan: Plan, table: Data, payer: Payment, rest: Mapping[str, Any], into: Path | None = None
+) -> Release:
     """The release; ``rest`` is what `measure` is told about records that match no declared value."""
     payer.check_plan(plan)
     known = payer.known_ids
     try:
-        with _measuring():
+        with _measuring() as update:
             try:
-                result = leastnoise.measure(plan, table, **payer.arguments, **rest)
+                blocks = block_arguments(into, update)
+                result = leastnoise.measure(plan, table, **payer.arguments, **rest, **blocks)
             except UnstoredError as error:
                 # Only this process holds the answers, and Ctrl-C may not have been meant to discard them.
                 typer.echo(
@@ -360,9 +400,9 @@ def _outputs(
 
 
 @contextmanager
-def _measuring() -> Iterator[None]:
+def _measuring() -> Iterator[Callable[[str], None]]:
     """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
-    with warnings.catch_warnings(record=True) as caught, spinner("measuring"):
+    with warnings.catch_warnings(record=True) as caught, spinner("measuring") as update:
         warnings.simplefilter("always")
         record = warnings.showwarning
 
@@ -374,7 +414,7 @@ def _measuring() -> Iterator[None]:
                 record(message, category, *where, **options)
 
         warnings.showwarning = show
-        yield
+        yield update
     for warning in caught:
         if issubclass(warning.category, UnrecordedSpending):
             warn(str(warning.message))
