@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +67,8 @@ def test_two_specifications_side_by_side(folder: Path) -> None:
     first, *others = said.stdout.splitlines()
     assert first.split() == ["a.toml", "b.toml"]
     lines = {line.split("  ")[0]: line for line in others}
+    facts = json.loads(run("compare a.toml b.toml --json").stdout)["result"]
+    rows = {(row["specification"], row["batch"]): row for row in facts["rows"]}
     assert "not asked" in lines["total"]
     for name, epsilon in (("a.toml", 1), ("b.toml", 2)):
         run(f"design {name}")
@@ -74,6 +77,9 @@ def test_two_specifications_side_by_side(folder: Path) -> None:
         assert f"({epsilon}, 1e-06)-DP" in lines["privacy"]
         for batch, spread in zip(plan.workload.names, plan.spreads or (), strict=True):
             assert f"{spread.low:.4g}" in lines[batch]
+            assert {"specification": name, "batch": batch, "highest_stderr": spread.high}.items() <= rows[
+                name, batch
+            ].items()
     for wrong, field in (("a.toml a.toml", "different"), ("a.toml b.toml --method dense", "method")):
         error = run(f"compare {wrong}")
         assert error.exit_code != 0 and field in error.stderr

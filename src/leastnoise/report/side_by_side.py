@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan
@@ -38,13 +39,41 @@ class PlansSideBySide:
 
     __repr__ = __str__
 
+    def rows(self) -> list[dict[str, Any]]:
+        """One row for each batch of each plan: name, method, epsilon, delta, batch and its standard errors.
+
+        Standard errors are None where they depend on the data.
+        """
+        listed = []
+        for name, plan in self.plans.items():
+            epsilon, delta = _spent(plan)
+            spreads = plan.spreads or (None,) * len(plan.workload.names)
+            for batch, spread in zip(plan.workload.names, spreads, strict=True):
+                listed.append(
+                    {
+                        "specification": name,
+                        "method": plan.method,
+                        "epsilon": epsilon,
+                        "delta": delta,
+                        "batch": batch,
+                        "lowest_stderr": None if spread is None else spread.low,
+                        "highest_stderr": None if spread is None else spread.high,
+                    }
+                )
+        return listed
+
+
+def _spent(plan: Plan) -> tuple[float, float]:
+    """What the plan spends, ε rounded up and δ: that of its goal, or 1e-6; 0 for pure privacy."""
+    if plan.privacy.noise.is_pure:
+        return plan.epsilon(), 0.0
+    delta = float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else _DELTA
+    return plan.epsilon(delta=delta), delta
+
 
 def _epsilon(plan: Plan) -> str:
-    """What the plan spends, rounded up: at the δ of its goal, or at 1e-6."""
-    if plan.privacy.noise.is_pure:
-        return f"{plan.epsilon():.4g}"
-    delta = float(plan.privacy.delta) if isinstance(plan.privacy, ApproxDP) else _DELTA
-    return f"{plan.epsilon(delta=delta):.4g} at delta = {delta:g}"
+    epsilon, delta = _spent(plan)
+    return f"{epsilon:.4g} at delta = {delta:g}" if delta else f"{epsilon:.4g}"
 
 
 def _stderr(plan: Plan, name: str) -> str:

@@ -228,8 +228,8 @@ def compare(
     """Compare the methods: error, gap to the proven lower bound, and time."""
     asked = load_spec(spec)
     if other is not None:
-        _compare_plans({str(spec): asked, str(other): load_spec(other)}, method, time_limit, public_data)
-        return {"rows": []}
+        both = {str(spec): asked, str(other): load_spec(other)}
+        return _compare_plans(both, method, time_limit, public_data)
     settings = asked.design_settings()
     own = settings.pop("method", "auto"), settings.pop("options", {})
     settings.pop("time_limit", None)
@@ -253,7 +253,7 @@ def compare(
 
 def _compare_plans(
     specs: dict[str, Spec], method: list[str] | None, time_limit: float | None, public_data: str | None
-) -> None:
+) -> Facts:
     """Say what two specifications promise and how accurate each is, side by side."""
     for name, given in {"method": method, "public_data": public_data}.items():
         if given is not None:
@@ -265,7 +265,9 @@ def _compare_plans(
             )
     if len(specs) < 2:
         raise InputError("name two different specifications, or one", field="other", given=next(iter(specs)))
-    say(PlansSideBySide({name: designed(spec, time_limit) for name, spec in specs.items()}))
+    plans = PlansSideBySide({name: designed(spec, time_limit) for name, spec in specs.items()})
+    say(plans)
+    return {"rows": plans.rows()}
 
 
 def _method_with_options(text: str) -> str | tuple[str, dict[str, Any]]:
