@@ -11,6 +11,7 @@ import json
 import math
 import random
 import re
+from collections.abc import Iterator
 from html.parser import HTMLParser
 from itertools import combinations, permutations
 from pathlib import Path
@@ -163,13 +164,16 @@ def _saved(found: Published, folder: Path) -> list[str]:
 
 
 class _Page(HTMLParser):
-    """The tables of the section "released", each under its headings: (h3, h4, heads, rows of cells)."""
+    """The tables of the section "released", each under its headings: (h3, h4, panel, heads, rows)."""
 
     def __init__(self) -> None:
         super().__init__()
         self.batch = self.part = ""
         self.batches: list[str] = []
-        self.tables: list[tuple[str, str, list[str], list[list[str]]]] = []
+        self.tables: list[tuple[str, str, str, list[str], list[list[str]]]] = []
+        # Of small multiples, the values that one of them is about.
+        self.panel = ""
+        self._is_title = False
         self.ones: list[tuple[str, str, str]] = []
         self._section = ""
         self._open: list[str] = []
@@ -187,8 +191,10 @@ class _Page(HTMLParser):
         if tag == "tr":
             self._cells.append([])
         self._is_one = tag == "strong" and given.get("class") == "one"
-        if tag in ("h3", "h4", "th", "td", "strong"):
+        if tag in ("h3", "h4", "th", "td", "strong", "figcaption", "p"):
             self._words = []
+        if tag in ("figcaption", "p"):
+            self._is_title = given.get("class") == "title"
 
     def handle_data(self, data: str) -> None:
         self._words.append(data)
@@ -198,17 +204,21 @@ class _Page(HTMLParser):
             return
         words = "".join(self._words)
         if tag == "h3":
-            self.batch, self.part = words, ""
+            self.batch, self.part, self.panel = words, "", ""
             self.batches.append(words)
         elif tag == "h4":
-            self.part = words
+            self.part, self.panel = words, ""
+        elif tag in ("figcaption", "p"):
+            if self._is_title:
+                self.panel = words
+            self._is_title = False
         elif tag in ("th", "td"):
             self._cells[-1].append(words)
             self._words = []
         elif tag == "strong" and self._is_one:
             self.ones.append((self.batch, self.part, words))
         elif tag == "table":
-            self.tables.append((self.batch, self.part, self._cells[0], self._cells[1:]))
+            self.tables.append((self.batch, self.part, self.panel, self._cells[0], self._cells[1:]))
 
 
 def _page(
@@ -226,13 +236,17 @@ def _page(
         own = blocks[names[batch]]
         if not any(_rounds_to(table[i]["answer"], figure) for i in own):
             complaints.append(f"the page has {figure} for {batch!r}, which is no answer of it")
-    for batch, part, heads, rows in page.tables:
+    seen: dict[tuple[str, str, bool], dict[tuple[str, ...], list[int]]] = {}
+    for batch, part, panel, heads, rows in page.tables:
         own = [i for i in blocks[names[batch]] if not part or _belongs(part, said[i])]
-        known = _known(table, own, said)
+        is_cross = "answer" not in heads[1:]
+        within = panel if is_cross else ""
+        if (batch, part, bool(within)) not in seen:
+            seen[batch, part, bool(within)] = _known(table, own, said, has_panels=bool(within))
+        known = seen[batch, part, bool(within)]
         for cells in rows:
-            is_cross = "answer" not in heads[1:]
             for place in range(1, len(heads) if is_cross else 2):
-                key = (heads[0], cells[0], heads[place] if is_cross else "")
+                key = (heads[0], cells[0], heads[place] if is_cross else "", within)
                 figure = cells[place].split(" ")[0]
                 matching = known.get(key, [])
                 if not any(_rounds_to(table[i]["answer"], figure) for i in matching):
@@ -248,32 +262,53 @@ def _belongs(part: str, pairs: list[tuple[str, str]]) -> bool:
 
 
 def _known(
-    table: list[dict[str, Any]], own: list[int], said: list[list[tuple[str, str]]]
-) -> dict[tuple[str, str, str], list[int]]:
-    """Rows by every way in which a table may name them: what stands down, its words, the words across."""
+    table: list[dict[str, Any]], own: list[int], said: list[list[tuple[str, str]]], *, has_panels: bool
+) -> dict[tuple[str, ...], list[int]]:
+    """Rows by every way in which a table names them: what stands down, its words, those across, the panel.
+
+    Args:
+        has_panels: whether there is a table for each value of some attributes, with one of the others down.
+    """
     lengths: dict[str, set[str]] = {}
     for i in own:
         for head, words in said[i]:
             lengths.setdefault(head, set()).add(words)
-    known: dict[tuple[str, str, str], list[int]] = {}
+    known: dict[tuple[str, ...], list[int]] = {}
     for i in own:
         alone = [h for h, _ in said[i] if len(lengths[h]) == 1]
         # What has a single row is not shown; a range listed twice is.
         for hidden in (some for n in range(len(alone) + 1) for some in combinations(alone, n)):
             pairs = [(h, w) for h, w in said[i] if h not in hidden]
             pairs = [(re.sub("^(attribute_)+", "", h), w) for h, w in pairs]
-            ways = [(pairs, [])]
-            for place in range(len(pairs)):
-                rest = pairs[:place] + pairs[place + 1 :]
-                ways += [(rest, pairs[place : place + 1]), (pairs[place : place + 1], rest)]
-            for down, across in ways:
-                # A file has one order of columns for all queries, the page that of each query.
-                for ordered in permutations(down):
-                    title, words = (", ".join(p[k] for p in ordered) for k in (0, 1))
-                    key = (_shown(title), _shown(words), _shown(", ".join(p[1] for p in across)))
-                    known.setdefault(key, []).append(i)
-        known.setdefault(("count", _shown(table[i]["label"]), ""), []).append(i)
+            for down, across, panel in _in_panels(pairs) if has_panels else _in_one_table(pairs):
+                title, words = (", ".join(p[k] for p in down) for k in (0, 1))
+                beside, above = (_shown(", ".join(p[1] for p in some)) for some in (across, panel))
+                known.setdefault((_shown(title), _shown(words), beside, above), []).append(i)
+        known.setdefault(("count", _shown(table[i]["label"]), "", ""), []).append(i)
     return known
+
+
+Pairs = list[tuple[str, str]]
+
+
+def _in_one_table(pairs: Pairs) -> Iterator[tuple[Pairs, Pairs, Pairs]]:
+    """What may stand down and across. A file has one order of columns, the page that of each query."""
+    ways: list[tuple[Pairs, Pairs]] = [(pairs, [])]
+    for place in range(len(pairs)):
+        rest = pairs[:place] + pairs[place + 1 :]
+        ways += [(rest, pairs[place : place + 1]), (pairs[place : place + 1], rest)]
+    for down, across in ways:
+        for ordered in permutations(down):
+            yield list(ordered), across, []
+
+
+def _in_panels(pairs: Pairs) -> Iterator[tuple[Pairs, Pairs, Pairs]]:
+    """One attribute down, some across, and the others, at least one, in the title of the panel."""
+    for place, down in enumerate(pairs):
+        rest = pairs[:place] + pairs[place + 1 :]
+        for n in range(1, len(rest)):
+            for ordered in permutations(rest):
+                yield [down], list(ordered[:n]), list(ordered[n:])
 
 
 def _shown(text: str) -> str:

@@ -82,9 +82,11 @@ def _is_alike(products: Products, axis: int) -> bool:
     for kind in kinds:
         V = np.asarray(kind.gram, dtype=float)
         sums, squares = V.sum(axis=0), V.diagonal()
-        if max(np.ptp(sums) / float(sums.max()), np.ptp(squares) / float(squares.max())) > _ALIKE:
+        largest = float(squares.max())
+        # Rows that ask nothing, such as an empty condition, or that compare values have no sums to divide by.
+        if np.ptp(sums) > _ALIKE * max(float(abs(sums).max()), largest) or np.ptp(squares) > _ALIKE * largest:
             return False
-        if np.ptp(V) <= _ALIKE * float(squares.max()):
+        if np.ptp(V) <= _ALIKE * largest:
             # Multiples of the total have no residuals.
             return False
     return True
