@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import importlib
+import math
 import os
 import warnings
 from collections.abc import Callable
@@ -24,7 +25,7 @@ from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.planning import plan_checks as checks
 from leastnoise.query.queries import query as base
 from leastnoise.release import count_tables, measuring
-from leastnoise.report import batches
+from leastnoise.report import batch_pictures, batches
 from leastnoise.strategy import Strategy, Structured
 from leastnoise.strategy.structured import reconstruction as answers
 from oracle import LAPLACE_REACH, Tally, report
@@ -193,8 +194,19 @@ def _shifts_columns(patch: pytest.MonkeyPatch) -> None:
 
 def _shuffles_the_page(patch: pytest.MonkeyPatch) -> None:
     """The page names combinations of values with the first factor fastest."""
-    own = batches._row_names
-    patch.setattr(batches, "_row_names", lambda factors: own(tuple(reversed(factors))))
+    own = batches.row_names
+    patch.setattr(batches, "row_names", lambda factors: own(tuple(reversed(factors))))
+
+
+def _swaps_panels(patch: pytest.MonkeyPatch) -> None:
+    """Every small multiple stands under the title of the next."""
+    own = batch_pictures.row_names
+
+    def next_name(factors: Any) -> Any:
+        n = math.prod(factor.labels.length for factor in factors)
+        return lambda i: own(factors)((i + 1) % n)
+
+    patch.setattr(batch_pictures, "row_names", next_name)
 
 
 def _unchecked(patch: pytest.MonkeyPatch) -> None:
@@ -210,6 +222,7 @@ BUGS = [
     Bug("wrong stderr order", "b", 1, _reorders_stderr),
     Bug("shifted columns", "c", 0, _shifts_columns),
     Bug("shuffled page", "c", 12, _shuffles_the_page),
+    Bug("swapped panels", "c", 7, _swaps_panels),
 ]
 # Cases tried with a bug planted, at most.
 MOST_TRIED = 60
