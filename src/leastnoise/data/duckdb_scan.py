@@ -60,18 +60,19 @@ def scanner(
     *,
     n_scans: int,
     earliest_by: str | None = None,
-    count: Counting = counted,
+    counting: Counting | None = None,
 ) -> Iterator[Scan]:
     """A function that counts blocks of attributes in one scan of a table, up to `n_scans` times.
 
     Args:
-        count: what counts the blocks of one scan.
+        counting: what counts the blocks of one scan; `counted` by default.
 
     Guarantee:
         All scans see the same version of the table. Files are read again by each: where their bytes have
         changed in between, the count ends with a `DataError`. Anything else that may change is read
         once and held in the engine.
     """
+    count = counted if counting is None else counting
     who = None if records_per_person is None else person
     # With a person, the records that count are read once and held; else files are read again by every scan.
     is_again = n_scans > 1 and who is None

@@ -124,7 +124,7 @@ def held_tables(
     count = _Counting(held)
 
     def scan_all() -> None:
-        with duckdb_scan.scanner(*given, n_scans=1, count=count) as scan:
+        with duckdb_scan.scanner(*given, n_scans=1, counting=count) as scan:
             scan(blocks, watch)
 
     watch.scan(lambda: withheld("counting the table", scan_all))
