@@ -33,7 +33,8 @@ from leastnoise.core.errors import (
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.data import identity_of, version_digest
+from leastnoise.data import FileFormat, identity_of, version_digest
+from leastnoise.data.file_format import TableFiles
 from leastnoise.privacy import CellCosts, Charge, CountedTable, Ledger
 from leastnoise.privacy.ledger import rows
 from leastnoise.privacy.ledger import table_identity as tables
@@ -325,11 +326,12 @@ def test_the_digest_tells_files_apart_that_run_together(ledger: Ledger, tmp_path
         folder.mkdir()
         for i, part in enumerate(parts):
             (folder / f"{i}.csv").write_text(part)
-        files = sorted(map(str, folder.iterdir()))
+        files = TableFiles(sorted(map(str, folder.iterdir())), FileFormat())
         found.add(version_digest(ln.Data(SCHEMA, "files", files), ledger.new_digest()))
     other = tmp_path / "0.tsv"
     other.write_text("sex\nF\nsex\nM\n")
-    found.add(version_digest(ln.Data(SCHEMA, "files", [str(other)]), ledger.new_digest()))
+    named = TableFiles([str(other)], FileFormat())
+    found.add(version_digest(ln.Data(SCHEMA, "files", named), ledger.new_digest()))
     assert len(found) == 4
     vectors = ([1, 23], [12, 3], [1, 2, 3], [123])
     assert len({version_digest(np.array(x), ledger.new_digest()) for x in vectors}) == len(vectors)
