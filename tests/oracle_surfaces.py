@@ -318,7 +318,9 @@ def _shown(text: str) -> str:
 def _rounds_to(value: float, figure: str) -> bool:
     """Whether a number is shown as this figure: to its last digit."""
     decimals = len(figure.partition(".")[2])
-    return abs(float(figure.replace(",", "")) - value) <= 0.5000001 * 10.0**-decimals
+    # A figure halfway between two may go either way, within what floats of this size tell apart.
+    most = 0.5000001 * 10.0**-decimals + 2 * math.ulp(value)
+    return abs(float(figure.replace(",", "")) - value) <= most
 
 
 def _text(found: Published, table: list[dict[str, Any]]) -> list[str]:

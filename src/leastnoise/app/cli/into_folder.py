@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
-from leastnoise.app.cli.outputs import say_warnings
+from leastnoise.app.cli.facts import release_facts
+from leastnoise.app.cli.invocation import Facts
+from leastnoise.app.cli.outputs import Outputs, say_warnings
 from leastnoise.app.cli.payment import Payment
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.core.errors import InputError, NotYetError
@@ -76,8 +78,8 @@ def block_arguments(into: Path | None, update: Any) -> Mapping[str, Any]:
 
 
 def hand_out_files(
-    result: Release, folder: Path, payer: Payment, publication: Publication | None = None
-) -> None:
+    result: Release, folder: Path, into: Path, payer: Payment, publication: Publication | None = None
+) -> Facts:
     """Write a release in blocks as Parquet files, and say what is in them, where they are and what was paid.
 
     Nothing is lost if this is interrupted: the release is complete, and the same command writes it again.
@@ -94,3 +96,6 @@ def hand_out_files(
     say_warnings(result)
     say(f"wrote {folder} (Parquet files, about.json and summary.txt)")
     payer.say_receipt(result)
+    # Of so many counts there is no page; the summary is what readers open first.
+    outputs = Outputs(folder, into, folder / "summary.txt")
+    return {**release_facts(result, outputs, payer.ledger), "dossier": None, "stream": None}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -123,18 +124,16 @@ def publish(
     _check_one_period(period, dossier, revisions, returns, plan or approved)
     fixed = plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
     source = table_source(data)
+    opened = partial(_table, source, asked.schema, person, unknown, asked.format)
     if into is not None:
         refuse_with_into(dossier=dossier, period=period, presentation=asked.presentation)
-        payer = payment(ledger, release_id, same_table_as, table)
-        table_of = _table(source, asked.schema, person, unknown, asked.format)
-        return _published_in_blocks(
-            spec, asked, out, into, table_of, payer, time_limit, rest, fixed=fixed, cache=not no_cache
-        )
+        paid = payment(ledger, release_id, same_table_as, table), time_limit, rest, fixed, not no_cache
+        return _published_in_blocks(spec, asked, opened, out, into, *paid)
     if period is not None:
         return publish_period(
             spec,
             asked,
-            _table(source, asked.schema, person, unknown, asked.format),
+            opened(),
             period,
             ledger=payment(ledger, None, same_table_as, table).ledger,
             stream_id=release_id,
@@ -147,41 +146,29 @@ def publish(
             revisions=revisions,
             returns=returns,
         )
-    outputs = _outputs(spec, source, out, force, asked.workload.shape[0], ledger, release_id)
-    if dossier is not None:
-        check_dossier(dossier, force=force)
+    outputs = _outputs(spec, source, out, force, asked.workload.shape[0], ledger, release_id, dossier)
     payer = payment(ledger, release_id, same_table_as, table)
-    # What is stored needs no table; what is missing is found now rather than after a long design.
-    result = payer.stored_for(asked)
-    if result is None:
-        table_of = _table(source, asked.schema, person, unknown, asked.format)
-        result = _designed_and_measured(asked, table_of, payer, time_limit, rest, fixed, cache=not no_cache)
+    # What is stored needs no table.
+    result = payer.stored_for(asked) or _designed_and_measured(
+        asked, opened(), payer, time_limit, rest, fixed, not no_cache
+    )
     check_approved(result.plan, approved)
-    if asked.presentation is not None:
-        result = presented(result, asked.presentation)
-    _hand_out(result, asked, outputs, payer, dossier, force=force)
-    return {**release_facts(result, outputs, payer.ledger), "dossier": dossier, "stream": None}
+    return _hand_out(result, asked, outputs, payer, dossier, force=force)
 
 
 def _published_in_blocks(
     spec: Path,
     asked: Spec,
+    opened: Callable[[], Data],
     out: Path | None,
     into: Path,
-    table: Data,
     payer: Payment,
-    time_limit: float | None,
-    rest: Mapping[str, Any],
-    *,
-    fixed: Plan | None,
-    cache: bool,
+    *how: Any,
 ) -> Facts:
+    """A release in a folder of Parquet files; ``how`` is the rest of what `_designed_and_measured` takes."""
     folder = answer_folder(spec, out, into, payer)
-    result = _designed_and_measured(asked, table, payer, time_limit, rest, fixed, into, cache=cache)
-    hand_out_files(result, folder, payer, asked.publication)
-    # Of so many counts there is no page; the summary is what readers open first.
-    outputs = Outputs(folder, into, folder / "summary.txt")
-    return {**release_facts(result, outputs, payer.ledger), "dossier": None, "stream": None}
+    result = _designed_and_measured(asked, opened(), payer, *how, into=into)
+    return hand_out_files(result, folder, into, payer, asked.publication)
 
 
 def _designed_and_measured(
@@ -191,9 +178,9 @@ def _designed_and_measured(
     time_limit: float | None,
     rest: Mapping[str, Any],
     fixed: Plan | None,
-    into: Path | None = None,
-    *,
     cache: bool,
+    *,
+    into: Path | None = None,
 ) -> Release:
     """The release that a specification asks for; ``rest`` as in `_measure`, ``fixed`` as in `plan_fixed`."""
     payer.check_before_design(asked)
@@ -221,8 +208,10 @@ def _rest(asked: Spec, not_counted: bool | None, most_not_counted: float | None)
 
 def _hand_out(
     result: Release, asked: Spec, outputs: Outputs, payer: Payment, dossier: Path | None, *, force: bool
-) -> None:
+) -> Facts:
     """Write a release into its files, and say what is in them, where they are and what was paid."""
+    if asked.presentation is not None:
+        result = presented(result, asked.presentation)
     save(result, outputs, asked.publication)
     with spinner("putting the summary together"):
         summary = str(summarize(result, asked.publication))
@@ -232,6 +221,7 @@ def _hand_out(
     if dossier is not None:
         save_dossier(result, dossier, asked.publication, force=force)
     payer.say_receipt(result)
+    return {**release_facts(result, outputs, payer.ledger), "dossier": dossier, "stream": None}
 
 
 def measure(
@@ -386,7 +376,11 @@ def _outputs(
     n_answers: int,
     ledger: str | None,
     release_id: str | None,
+    dossier: Path | None = None,
 ) -> Outputs:
+    """Where a release is written, once it is sure that nothing is overwritten that should be kept."""
+    if dossier is not None:
+        check_dossier(dossier, force=force)
     again = "; a second release spends privacy again, so keep the first"
     if release_id is not None:
         again = "A release whose id the ledger knows costs nothing. "
