@@ -52,7 +52,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import Information
-from leastnoise.release.adjusting.nonnegative import nearest_of_total
+from leastnoise.release.adjusting.nonnegative import conjugate_gradients, nearest_of_total
 
 # No answer may be further from that of the minimiser than this many of its standard errors.
 PRECISION = 0.01
@@ -128,7 +128,7 @@ class EntropyFit(NamedTuple):
     strength: float
 
 
-class Directions(NamedTuple):
+class NoiseDirections(NamedTuple):
     """Noise drawn anew, not that of the release, and what it does to a release.
 
     Attributes:
@@ -140,7 +140,7 @@ class Directions(NamedTuple):
     pulls: Array
 
 
-def drawn_directions(information: Information, noise_variance: float, n_measured: int) -> Directions:
+def drawn_directions(information: Information, noise_variance: float, n_measured: int) -> NoiseDirections:
     """Directions for (2); the same whenever the same plan is given."""
     rng = np.random.default_rng(0)
     n_draws = min(max(_MIN_DIRECTIONS, math.ceil(_NUMBERS / n_measured)), _MAX_DIRECTIONS)
@@ -151,7 +151,7 @@ def drawn_directions(information: Information, noise_variance: float, n_measured
         cells.append(change)
         # G x̂ − b is Aᵀy/ν, whatever y.
         pulls.append(information.times(change) - information.linear(change, e))
-    return Directions(np.array(cells), np.array(pulls))
+    return NoiseDirections(np.array(cells), np.array(pulls))
 
 
 def entropy_cells(
@@ -159,7 +159,7 @@ def entropy_cells(
     estimates: Array,
     linear: Array,
     shape: Sequence[int],
-    directions: Directions,
+    directions: NoiseDirections,
     *,
     precision: float = PRECISION,
     watch: AdjustWatch | None = None,
@@ -191,7 +191,7 @@ class _EntropySearch:
         estimates: Array,
         linear: Array,
         shape: Sequence[int],
-        directions: Directions,
+        directions: NoiseDirections,
         watch: AdjustWatch,
     ) -> None:
         self.information, self.estimates, self.linear = information, estimates, linear
@@ -380,22 +380,10 @@ class _EntropySearch:
         def centred(v: Array) -> Array:
             return np.asarray(v - ones * float(ones @ v))
 
-        r = centred(scale * right)
-        e, p, square = np.zeros_like(r), r.copy(), float(r @ r)
-        enough = tol**2 * square
-        for _ in range(len(x)):
-            if not square > enough or self.is_over():
-                break
-            q = centred(scale * self.times(scale * p) + diagonal * p)
-            curvature = float(p @ q)
-            if not curvature > 0:
-                break
-            t = square / curvature
-            e += t * p
-            r -= t * q
-            square, before = float(r @ r), square
-            p = r + (square / before) * p
-        return np.asarray(scale * e)
+        def product(p: Array) -> Array:
+            return centred(scale * self.times(scale * p) + diagonal * p)
+
+        return np.asarray(scale * conjugate_gradients(product, centred(scale * right), tol, self.is_over))
 
 
 class _Independence:

@@ -285,7 +285,7 @@ class _FaceSearch:
             wide[free] = q
             return self._centred(self.times(wide)[free]) + rho * q
 
-        result[free] = self._conjugate_gradients(product, self._centred(right[free]), tol)
+        result[free] = conjugate_gradients(product, self._centred(right[free]), tol, self.is_over)
         return result
 
     def _centred(self, values: Array) -> Array:
@@ -302,25 +302,6 @@ class _FaceSearch:
         own, ones = linalg.cho_solve(linalg.cho_factor(system), sides).T
         # The multiple of 1 on the right that leaves a sum of zero.
         return np.asarray(own if self.total is None else own - ones * (own.sum() / ones.sum()))
-
-    def _conjugate_gradients(self, product: Callable[[Array], Array], right: Array, tol: float) -> Array:
-        x, r = np.zeros_like(right), right.copy()
-        p, square = r.copy(), float(r @ r)
-        enough = tol**2 * square
-        # Without rounding, as many steps as there are numbers are enough.
-        for _ in range(len(right)):
-            if square <= enough or self.is_over():
-                break
-            q = product(p)
-            curvature = float(p @ q)
-            if not curvature > 0:
-                break
-            t = square / curvature
-            x += t * p
-            r -= t * q
-            square, before = float(r @ r), square
-            p = r + (square / before) * p
-        return x
 
     def _step_length(self, line: _Line, rho: float) -> float:
         """1, ½, ¼, …: the first with enough gain of the dual; 0 where there is none to be seen."""
@@ -397,3 +378,30 @@ def nearest_of_total(numbers: Array, total: float, least: Array) -> Array:
             return np.maximum(numbers - theta, least)
         of_others += float(low[~is_above].sum())
         above, low = above[is_above], low[is_above]
+
+
+def conjugate_gradients(
+    product: Callable[[Array], Array], right: Array, tol: float, is_over: Callable[[], bool]
+) -> Array:
+    """x with product(x) = right, where the product is symmetric and positive, to a residual of tol · |right|.
+
+    Args:
+        is_over: whether to stop early, with the x so far.
+    """
+    x, r = np.zeros_like(right), right.copy()
+    p, square = r.copy(), float(r @ r)
+    enough = tol**2 * square
+    # Without rounding, as many steps as there are numbers are enough.
+    for _ in range(len(right)):
+        if square <= enough or is_over():
+            break
+        q = product(p)
+        curvature = float(p @ q)
+        if not curvature > 0:
+            break
+        t = square / curvature
+        x += t * p
+        r -= t * q
+        square, before = float(r @ r), square
+        p = r + (square / before) * p
+    return x
