@@ -185,7 +185,7 @@ def test_the_oldest_plans_are_removed_and_nothing_else(folder: Path) -> None:
 
 def test_the_folder_is_that_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(PLACE)
-    monkeypatch.setenv("HOME", "/home/ada")
+    monkeypatch.setenv("HOME", "/ada")
     monkeypatch.setenv("LOCALAPPDATA", "/profile")
     monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
     found = {}
@@ -193,7 +193,7 @@ def test_the_folder_is_that_of_the_platform(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(plan_cache.sys, "platform", platform)
         found[platform] = str(cache_folder())
     assert found == {
-        "linux": "/home/ada/.cache/leastnoise/plans",
-        "darwin": "/home/ada/Library/Caches/leastnoise/plans",
+        "linux": "/ada/.cache/leastnoise/plans",
+        "darwin": "/ada/Library/Caches/leastnoise/plans",
         "win32": "/profile/leastnoise/plans",
     }

@@ -64,7 +64,7 @@ def test_the_container_file() -> None:
     assert re.fullmatch(r"python:\d+\.\d+\.\d+-slim", found["FROM"])
     assert re.fullmatch(r"[1-9]\d*:[1-9]\d*", found["USER"])
     assert json.loads(found["ENTRYPOINT"]) == ["leastnoise"] and json.loads(found["CMD"]) == ["--help"]
-    assert "/work/ledger" in json.loads(found["VOLUME"])
+    assert "/publication/ledger" in json.loads(found["VOLUME"])
     order = [line[0] for line in lines]
     assert order.index("RUN") < order.index("USER") < order.index("ENTRYPOINT")
 

@@ -180,7 +180,7 @@ class _Counting:
                 own += summed(counts, block, subsets[place], schema)
 
 
-class _Piece:
+class _Records:
     """Some records: the cells of those that have all, and how many have not."""
 
     def __init__(self) -> None:
@@ -204,12 +204,12 @@ class _Piece:
         return [np.concatenate(parts) for parts in zip(*self._kept, strict=True)]
 
 
-def _in_pieces(batches: Iterator[tuple[Any, Any, Any]]) -> Iterator[_Piece]:
-    piece = _Piece()
+def _in_pieces(batches: Iterator[tuple[Any, Any, Any]]) -> Iterator[_Records]:
+    piece = _Records()
     for batch in batches:
         piece.add(*batch)
         if piece.n_records >= _RECORDS_AT_ONCE:
             yield piece
-            piece = _Piece()
+            piece = _Records()
     if piece.n_records:
         yield piece

@@ -310,7 +310,7 @@ def _check_room(strategy: Structured, folder: BlockFolder) -> None:
         )
 
 
-class _Counted(NamedTuple):
+class _ReadTable(NamedTuple):
     """What was read of a table, true numbers without noise, and which version it was."""
 
     tables: CountTables
@@ -318,7 +318,7 @@ class _Counted(NamedTuple):
     version: bytes | None
 
 
-def _read_once(request: BlockRequest, strategy: Structured, layout: Layout, first: int) -> _Counted:
+def _read_once(request: BlockRequest, strategy: Structured, layout: Layout, first: int) -> _ReadTable:
     """All counts that the files from the first on need.
 
     Raises:
@@ -339,9 +339,9 @@ def _read_once(request: BlockRequest, strategy: Structured, layout: Layout, firs
             records_per_person=None if opened.person is None else plan.privacy.records_per_person,
             progress=None if request.progress is None else told,
         )
-        counted = _Counted(held, held.rest, version)
+        counted = _ReadTable(held, held.rest, version)
     else:
-        counted = _Counted(tables_of_vector(plan.workload, opened), None, version)
+        counted = _ReadTable(tables_of_vector(plan.workload, opened), None, version)
     if version_digest(opened, ledger.new_digest()) != version:
         raise DataError(
             "the table changed while it was counted",
@@ -361,7 +361,7 @@ def _draw_missing(
     request: BlockRequest,
     strategy: Structured,
     layout: Layout,
-    read: _Counted,
+    read: _ReadTable,
     entry: Entry | None,
     first: int,
 ) -> None:
@@ -408,7 +408,7 @@ def _draw_missing(
     request.tell("drawing", layout.n_files, layout.n_files)
 
 
-def _open(request: BlockRequest, entry: Entry, read: _Counted) -> None:
+def _open(request: BlockRequest, entry: Entry, read: _ReadTable) -> None:
     """Store what a reader needs beside the blocks: from then on blocks are recorded."""
     content, arrays = request.plan.to_parts()
     receipt = Receipt(request.ledger.dataset, request.release_id, entry.head)
