@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from leastnoise.planning import Plan, design, load_plan
     from leastnoise.privacy import GDP, ZCDP, ApproxDP, LeastLoss, Ledger, PureDP
     from leastnoise.query import (
+        AbsoluteError,
         AllRanges,
         Bins,
         Cases,
@@ -117,6 +118,7 @@ __all__ = [  # noqa: RUF022
     "LeastLoss",
     "TotalVariance",
     "MaxVariance",
+    "AbsoluteError",
     "Targets",
     # The plan: what is measured with which noise, and the proof that little more can be had.
     "design",

@@ -7,6 +7,7 @@
     union_rotations   nuclear norms of a union by one rotation of every axis
     union_norm        nuclear norms of unions of products at any scale
     apart             weights of pairs of records by the attributes in which they differ
+    absolute_error    sums of standard errors, in place of variances
     product_bound     dual weights of product form, and the bound they give
     certificate       how good a plan is, proved from both sides
 

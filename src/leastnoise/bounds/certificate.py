@@ -6,9 +6,11 @@ no Gaussian noise of privacy profile at most μ² answers the workload W with le
     total variance               F(w, q)² / (μ² Σ_i q_i)
     largest v_j/c_j              F(p, q)² / (μ² Σ_i q_i Σ_j p_j c_j)                (1)
     total variance within caps   F(w + p, q)² / (μ² Σ_i q_i) − Σ_j p_j c_j
+    total absolute error         √(2/π) (Σ_j (w_j |b_j|)^{2/3})^{3/2} / (μ² Σ_i q_i)^½
 
     F(p, q) = ‖ diag(√p) W diag(√q) ‖_*
 
+with b_j the derivative of F by √p_j, see `absolute_error`.
 Where earlier plans have used part of the budget, cell i has τ_i = μ² − used_i left, and
 Σ_i q_i τ_i takes the place of μ² Σ_i q_i.
 
@@ -33,13 +35,14 @@ from typing import Literal, Protocol
 
 import numpy as np
 
+from leastnoise.bounds.absolute_error import stderr_sum_bound
 from leastnoise.bounds.nuclear_norm import pair_variance_bound, total_variance_bound
 from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError
 from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
-from leastnoise.query import Objective, Targets, Workload
+from leastnoise.query import MEAN_ABSOLUTE, Objective, ObjectiveKind, Targets, Workload
 from leastnoise.strategy import Measured, is_within, spare_of
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
@@ -142,7 +145,8 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
         holds for Laplace noise of one scale on any rows, and on whole-number rows
         also for discrete Laplace noise; it is loose, so no such plan is called
         optimal. `achieved` is what the integer strategy that `measure` uses has:
-        its weighted total variance, its largest variance over the caps, or, for
+        its weighted total variance, its largest variance over the caps, the weighted sum of
+        its expected absolute errors, or, for
         targets without a goal, the μ² that all records of a person spend. Of a plan that depends on
         the data only the budget is checked; nothing is claimed about its accuracy.
 
@@ -281,7 +285,9 @@ def _refuse_product_form(spare: CellCosts | None) -> None:
         )
 
 
-def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Array | None) -> Witness:
+def checked_witness(
+    witness: Witness, workload: Workload, goal: Goal, caps: Array | None, kind: ObjectiveKind
+) -> Witness:
     """The weights as floats, those of queries without a cap set to zero, after checking that they fit.
 
     Raises:
@@ -304,7 +310,8 @@ def checked_witness(witness: Witness, workload: Workload, goal: Goal, caps: Arra
         raise DesignError(
             f"the pairs of a witness must be two different cells each, below {n + 1:,}", field="witness"
         )
-    p = None if caps is None or witness.p is None else np.asarray(witness.p, dtype=float)
+    needs_p = caps is not None or kind == "absolute"
+    p = np.asarray(witness.p, dtype=float) if needs_p and witness.p is not None else None
     if p is not None and p.shape != (m,):
         raise DesignError(
             f"the witness has weights of {p.size:,} queries, the workload has {m:,}",
@@ -341,7 +348,7 @@ def _proved(
             of_products,
             *product_dual_bound(workload, objective, of_products, unit_variance=unit_variance),
         )
-    fitting = checked_witness(witness, workload, goal, objective.caps(workload))
+    fitting = checked_witness(witness, workload, goal, objective.caps(workload), objective.kind)
     if spare is not None:
         unit_variance = _change(goal) * _unit_variance_within(spare, fitting.q)
     return fitting, *dual_bound(workload, objective, fitting, unit_variance=unit_variance)
@@ -359,6 +366,12 @@ def dual_bound(
     """
     p, q, pairs = witness.p, witness.q, witness.pairs
     caps = objective.caps(workload)
+    if objective.kind == "absolute":
+        if p is None:
+            return 0.0, 0.0
+        least = stderr_sum_bound(workload, objective.weights(workload), p, q, pairs)
+        size = MEAN_ABSOLUTE * math.sqrt(unit_variance) * least
+        return size, size
 
     def at_profile_1(weights: Array) -> float:
         if pairs is None:
@@ -390,6 +403,8 @@ def _allowed(p: Array, caps: Array) -> float:
 def _achieved(workload: Workload, plan: _PlanLike, strategy: Measured) -> float:
     """What the plan itself reaches, in the unit of its objective."""
     objective = plan.objective
+    if objective.kind == "absolute":
+        return total_absolute_error(workload, strategy, objective)
     caps = objective.batch_caps(workload)
     if caps is None:
         return total_variance(workload, strategy, objective)
@@ -426,6 +441,24 @@ def total_variance(workload: Workload, strategy: Measured, objective: Objective)
     """
     _require_span(workload, strategy)
     return strategy.total_variance(workload, objective.batch_weights(workload))
+
+
+def total_absolute_error(workload: Workload, strategy: Measured, objective: Objective) -> float:
+    """√(2/π) Σ_j w_j √v_j, the weighted sum of the expected absolute errors of a strategy's answers.
+
+    Raises:
+        DesignError: if some query is outside what the strategy measures, or the noise is not Gaussian: of
+            other noise the expected absolute error does not follow from the variance.
+    """
+    if strategy.noise != GAUSSIAN:
+        raise DesignError(
+            "the expected absolute error is known for Gaussian noise only",
+            field="objective",
+            given=objective,
+            remedy="certify the plan for TotalVariance()",
+        )
+    _require_span(workload, strategy)
+    return MEAN_ABSOLUTE * strategy.total_stderr(workload, objective.batch_weights(workload))
 
 
 def proves_infeasible(

@@ -159,7 +159,7 @@ def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Arr
         unit = float(np.abs(rows).max(initial=0))
         if not 0 < unit < math.inf:
             return unit
-        F = unit * nuclear_norm_below(rows / unit @ _differences(q, ends, counted)) / math.sqrt(math.fsum(q))
+        F = unit * nuclear_norm_below(rows / unit @ differences(q, ends, counted)) / math.sqrt(math.fsum(q))
         return F * F
     M = weighted_rows(workload, w)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -169,13 +169,13 @@ def pair_variance_bound(workload: Workload, q: Array, pairs: Array, weights: Arr
         return scale
     V = V / scale
     if len(touched) * len(q) <= _WRITTEN_OUT:
-        F = _trace_root_of_pairs(V, _differences(q, ends, counted))
+        F = _trace_root_of_pairs(V, differences(q, ends, counted))
     else:
-        F = _trace_root_of_laplacian(V, _laplacian(q, ends, counted))
+        F = _trace_root_of_laplacian(V, laplacian(q, ends, counted))
     return scale * (F * F / math.fsum(q))
 
 
-def _differences(q: Array, ends: Array, counted: Array) -> Array:
+def differences(q: Array, ends: Array, counted: Array) -> Array:
     """X: for every pair √q at one end and −√q at the other, at the ends that count a cell."""
     X = np.zeros((len(counted), len(q)))
     X[ends[0], np.arange(len(q))] = np.sqrt(q)
@@ -183,7 +183,7 @@ def _differences(q: Array, ends: Array, counted: Array) -> Array:
     return X[counted]
 
 
-def _laplacian(q: Array, ends: Array, counted: Array) -> Array:
+def laplacian(q: Array, ends: Array, counted: Array) -> Array:
     """X Xᵀ, without X."""
     total = np.zeros((len(counted), len(counted)))
     np.add.at(total, (ends[0], ends[1]), -q)
@@ -195,7 +195,7 @@ def _laplacian(q: Array, ends: Array, counted: Array) -> Array:
 def _trace_root_of_pairs(V: Array, X: Array) -> float:
     """A lower bound on trace (XᵀVX)^½: few directions E of many columns, found from a root of V."""
 
-    _, strengths, E = svd(_root(V) @ X)
+    _, strengths, E = svd(root_of(V) @ X)
     return _trace_root_along(strengths**2, E.T, V, X @ E.T)
 
 
@@ -206,16 +206,16 @@ def _trace_root_of_laplacian(V: Array, laplacian: Array) -> float:
     """
     from scipy import linalg
 
-    root = _root(V)
+    root = root_of(V)
     values, U = linalg.eigh(root @ laplacian @ root.T)
-    strong = _strong(values)
+    strong = strong_values(values)
     values, U = values[strong], U[:, strong]
     A = (root.T @ U) / np.sqrt(values)
     Y = laplacian @ A
     return _trace_root_of(values, Y.T @ (V @ Y), A.T @ Y)
 
 
-def _root(V: Array) -> Array:
+def root_of(V: Array) -> Array:
     from scipy import linalg
 
     squares, vectors = linalg.eigh(V)
@@ -297,7 +297,7 @@ def _forms_on(device: Backend, K: Array) -> tuple[Array, Array, Array] | None:
     moved = device.matrix(K)
     squares, E = device.eigh(moved)
     values = device.numpy(squares)
-    strong = _strong(values)
+    strong = strong_values(values)
     if not strong.all():
         values, E = values[strong], E[:, device.index(strong)]
     H, EE, Y = E.T @ (moved @ E), E.T @ E, device.numpy(E)
@@ -311,14 +311,14 @@ def _forms_on(device: Backend, K: Array) -> tuple[Array, Array, Array] | None:
     return (values, form, gram) if is_right else None
 
 
-def _strong(values: Array) -> Array:
+def strong_values(values: Array) -> Array:
     """Which eigenvalues are more than rounding."""
     return np.asarray(values > max(_NOISE_FLOOR * len(values) * values.max(), 0))
 
 
 def _trace_root_along(values: Array, E: Array, K: Array, Y: Array) -> float:
     """(2) for the matrix whose form along E is Yᵀ K Y, and any values that may be its eigenvalues."""
-    strong = _strong(values)
+    strong = strong_values(values)
     if not strong.all():
         values, E, Y = values[strong], E[:, strong], Y[:, strong]
     return _trace_root_of(values, Y.T @ (K @ Y), E.T @ E)
@@ -333,7 +333,7 @@ def _trace_root_of(values: Array, H: Array, EE: Array) -> float:
     diagonal = np.diag(H) / values
     # With λ_a D_a for λ_a, D_a the absolute sum of row a of that, the second norm of (2) is
     # at most 1, and a direction known to few digits pays for itself alone.
-    D = _absolute_sums(H, np.sqrt(values)) + np.finfo(float).tiny
+    D = absolute_sums(H, np.sqrt(values)) + np.finfo(float).tiny
     del H
     norm_EE = 1 + distance_from_identity(EE)
     inner = math.fsum(diagonal * np.sqrt(values / D))
@@ -345,7 +345,7 @@ def _trace_root_of(values: Array, H: Array, EE: Array) -> float:
 _ROWS_AT_A_TIME = 32
 
 
-def _absolute_sums(H: Array, roots: Array) -> Array:
+def absolute_sums(H: Array, roots: Array) -> Array:
     """The larger of the absolute sums of row and column a of H_ab/(r_a r_b), (k,), for the roots r."""
     # Rows of one order are columns of the other, and which of them they are does not matter.
     rows = H.T if H.flags.f_contiguous else H

@@ -9,7 +9,8 @@ of privacy profile at most μ² answers the workload with less than
     largest v_j/c_j              F(p, q)² / (μ² Π_a Σq_a Σ_j p_j c_j)                                    (1)
     total variance within caps   F(w + p, q)² / (μ² Π_a Σq_a) − Σ_j p_j c_j
 
-where Σ_j runs over queries. This is the bound of `certificate`, whatever the number of cells.
+where Σ_j runs over queries. This is the bound of `certificate`, whatever the number of cells. Sums of
+absolute errors have such a bound for cross tables and for one product: see `absolute_error`.
 """
 
 from __future__ import annotations
@@ -21,11 +22,18 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.bounds.absolute_error import (
+    plain_stderr_bound,
+    refuse_union,
+    stderr_sum_bound,
+    table_stderr_bound,
+)
 from leastnoise.bounds.apart import apart_bound, check_apart
 from leastnoise.bounds.union_norm import union_norm_below
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array, RowScaled
 from leastnoise.query import (
+    MEAN_ABSOLUTE,
     Axis,
     AxisRows,
     AxisSet,
@@ -35,6 +43,7 @@ from leastnoise.query import (
     axes_from_plain,
     axes_to_plain,
     products_of,
+    workload_of_rows,
 )
 
 
@@ -155,6 +164,8 @@ def checked_product_witness(
         raise DesignError("the witness must hold finite weights, zero or more", field="witness")
     if witness.apart is not None:
         check_apart(witness.apart, products)
+    if objective.kind == "absolute":
+        return witness
     caps = objective.batch_caps(workload)
     if caps is None or witness.p is None:
         return ProductWitness(witness.q, axes=witness.axes, apart=witness.apart)
@@ -243,6 +254,10 @@ def product_dual_bound(
     """
     products = _products(witness, workload)
     assert products is not None
+    if objective.kind == "absolute":
+        w = per_term(objective.batch_weights(workload), products)
+        size = MEAN_ABSOLUTE * math.sqrt(unit_variance) * _stderr_bound(products, w, witness)
+        return size, size
     p = witness.p
     caps = objective.batch_caps(workload)
 
@@ -275,6 +290,37 @@ def product_dual_bound(
     both = with_weighted_terms(products, witness.rows)
     size = unit_variance * at_profile_1(np.concatenate([w, p]), both)
     return size - _allowed(p, caps, products, witness.rows), size
+
+
+def _stderr_bound(products: Products, weights: Array, witness: ProductWitness) -> float:
+    """What no Gaussian noise of profile 1 has less than, as the weighted sum of standard errors.
+
+    Raises:
+        DesignError: unless the products are cross tables with weights alike, or one product.
+    """
+    if witness.p is None:
+        return 0.0
+    if products.are_marginals and not witness.rows and (witness.apart is not None or _are_alike(witness.q)):
+        return table_stderr_bound(products, weights, witness.p, witness.apart or {(): 1.0})
+    if len(products.terms) > 1 or witness.apart is not None:
+        raise refuse_union()
+    (term,) = products.terms
+    least = float(weights[0])
+    for place, number in zip(term.places, term.kinds, strict=True):
+        kind, q = products.kinds[place][number], witness.q[place]
+        p = witness.rows.get((0, place))
+        if kind.is_identity and p is None:
+            least *= plain_stderr_bound(q)
+        else:
+            n_rows = kind.operator.shape[0]
+            rows = np.ones(n_rows) if p is None else p
+            least *= stderr_sum_bound(workload_of_rows(kind.operator), np.ones(n_rows), rows, q)
+    return least
+
+
+def _are_alike(q: Sequence[Array]) -> bool:
+    """Whether the values of every axis have the same weight, and some."""
+    return all((own == own[0]).all() and own[0] > 0 for own in q)
 
 
 def _allowed(

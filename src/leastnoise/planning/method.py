@@ -147,6 +147,7 @@ class Method:
         matrix_size: how many rows its matrices have, which says how many threads pay; all cells as a rule.
         takes_spare: whether it plans within what earlier plans have left of each cell.
         takes_periods: whether its rows can be put in the order of time.
+        takes_absolute: whether it plans for absolute errors, or measures the same whatever the objective.
         variants: options that make another method of it, by what to call that; `compare` tries each one
             where the method itself can serve.
         needs: the memory and time it takes, by which `Reasons` refuses before anything is allocated. Methods
@@ -164,6 +165,7 @@ class Method:
     matrix_size: Callable[[Request], int] = _n_cells
     takes_spare: bool = False
     takes_periods: bool = False
+    takes_absolute: bool = False
     variants: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     needs: Callable[[Request], Needs] = _nothing
 
@@ -173,6 +175,8 @@ class Method:
             return "it gives every cell the same budget, and after= leaves each cell its own"
         if request.over is not None and not self.takes_periods:
             return "its rows cannot be put in the order of time, as over= asks"
+        if request.objective.kind == "absolute" and not self.takes_absolute:
+            return "it plans for variances, not for absolute errors"
         return self.refuses(request)
 
     def option(self, request: Request, name: str) -> Any:

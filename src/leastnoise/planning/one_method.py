@@ -26,7 +26,7 @@ from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import misses_targets
 from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Targets, Workload
-from leastnoise.solver import load_backend
+from leastnoise.solver import Reweighting, load_backend
 from leastnoise.strategy import (
     BlockProposal,
     CombinedProposal,
@@ -106,7 +106,7 @@ def plan_of(
         objective=objective,
         method=method,
         strategy=strategy,
-        witness=_witness(found, request),
+        witness=_witness(found, request, strategy),
         claim=found.claim,
         tol=request.tol,
         note=found.note,
@@ -140,14 +140,22 @@ def meeting_caps(plan: Plan) -> Plan:
     return plan
 
 
-def _witness(found: SearchResult, request: Request) -> Witness | ProductWitness:
+def _witness(found: SearchResult, request: Request, strategy: Measured) -> Witness | ProductWitness:
     if isinstance(found.q, ProductWitness):
         return found.q
-    return Witness(_query_weights(found.p, request), found.q, found.pairs)
+    return Witness(_query_weights(found.p, request, strategy), found.q, found.pairs)
 
 
-def _query_weights(p: Array | None, request: Request) -> Array | None:
-    """The dual weights of the queries: those found, else equal ones in units of the caps."""
+def _query_weights(p: Array | None, request: Request, strategy: Measured) -> Array | None:
+    """The dual weights of the queries: those found, else equal ones in units of the caps.
+
+    For absolute errors, else those at which this noise would be the best.
+    """
+    if request.objective.kind == "absolute":
+        if p is not None:
+            return p
+        w = request.objective.weights(request.workload)
+        return Reweighting.starting(w, np.sqrt(strategy.variances_of(request.workload))).p
     caps = request.objective.caps(request.workload)
     if caps is None:
         return None

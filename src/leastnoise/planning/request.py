@@ -59,6 +59,14 @@ def checked_request(
             field="privacy",
         )
     check_spanned(workload, chosen)
+    if chosen.kind == "absolute" and privacy is not None and privacy.noise != GAUSSIAN:
+        raise NotYetError(
+            "the expected absolute error of an answer follows from its standard error for Gaussian noise, and "
+            "not for sums of Laplace noise, which pure privacy takes",
+            field="objective",
+            given=chosen,
+            remedy="use ApproxDP, ZCDP or GDP in place of PureDP, or objective=TotalVariance()",
+        )
     if over is not None:
         check_time(workload, over)
     # Without a goal only the shape of the noise is sought, at any budget.

@@ -29,9 +29,12 @@ from leastnoise.query.generators import (
 )
 from leastnoise.query.lattice import MAX_PAIRS, AxisSet, Lattice
 from leastnoise.query.objective import (
+    MEAN_ABSOLUTE,
     OBJECTIVES,
+    AbsoluteError,
     MaxVariance,
     Objective,
+    ObjectiveKind,
     Targets,
     TotalVariance,
     default_objective,
@@ -118,6 +121,7 @@ __all__ = [
     "MAX_CASE_ENTRIES",
     "MAX_DEPTH",
     "MAX_PAIRS",
+    "MEAN_ABSOLUTE",
     "MONTHS",
     "NUMBER_TEXT",
     "OBJECTIVES",
@@ -127,6 +131,7 @@ __all__ = [
     "THOUSANDS",
     "UNITS",
     "WHOLE_TEXT",
+    "AbsoluteError",
     "AllRanges",
     "Attribute",
     "Axis",
@@ -158,6 +163,7 @@ __all__ = [
     "Mean",
     "Negation",
     "Objective",
+    "ObjectiveKind",
     "Periods",
     "Prefix",
     "ProductTerm",

@@ -7,11 +7,13 @@ privacy that records lose bounded by the goal:
     kind "total"               minimise  Σ_j w_j v_j
     kind "largest"             minimise  max_j v_j / c_j
     kind "total-within-caps"   minimise  Σ_j w_j v_j     subject to  v_j ≤ c_j
+    kind "absolute"            minimise  √(2/π) Σ_j w_j √v_j
 
     TotalVariance()                       "total"
     MaxVariance()                         "largest", c_j = 1/w_j
     Targets()                             "largest", c_j = stderr_j²
     TotalVariance(within_targets=True)    "total-within-caps", c_j = stderr_j²
+    AbsoluteError()                       "absolute"
 """
 
 from __future__ import annotations
@@ -29,7 +31,10 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.query.workload import Workload, check_spread
 
-ObjectiveKind = Literal["total", "largest", "total-within-caps"]
+ObjectiveKind = Literal["total", "largest", "total-within-caps", "absolute"]
+
+# E|z| of a standard normal z: what the expected absolute error of a Gaussian answer is, per standard error.
+MEAN_ABSOLUTE = math.sqrt(2 / math.pi)
 
 # Standard errors that a target may ask for, in counts: their squares neither overflow nor vanish in float64.
 _MIN_TARGET = 1e-100
@@ -50,7 +55,7 @@ class Objective(ABC):
     @property
     @abstractmethod
     def kind(self) -> ObjectiveKind:
-        """Which of the three problems it is."""
+        """Which of the four problems it is."""
 
     @abstractmethod
     def weights(self, workload: Workload) -> Array:
@@ -58,7 +63,7 @@ class Objective(ABC):
 
     @abstractmethod
     def caps(self, workload: Workload) -> Array | None:
-        """c, (m,): the cap on each variance, ∞ where there is none; None for "total"."""
+        """c, (m,): the cap on each variance, ∞ where there is none; None for "total" and "absolute"."""
 
     def batch_weights(self, workload: Workload) -> list[Array]:
         """w for every batch of queries: one number where all of its queries have the same, else one each."""
@@ -66,14 +71,16 @@ class Objective(ABC):
 
     @abstractmethod
     def batch_caps(self, workload: Workload) -> list[Array] | None:
-        """c for every batch of queries, as `batch_weights`; None for "total"."""
+        """c for every batch of queries, as `batch_weights`; None where `caps` is."""
 
     @abstractmethod
     def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
         """What the two numbers of a certificate measure, with a privacy goal given or without."""
 
     def value(self, workload: Workload, variances: Array) -> float:
-        """What is minimised, Σ_j w_j v_j or max_j v_j/c_j, for given variances."""
+        """What is minimised, Σ_j w_j v_j, max_j v_j/c_j or √(2/π) Σ_j w_j √v_j, for given variances."""
+        if self.kind == "absolute":
+            return MEAN_ABSOLUTE * math.fsum(self.weights(workload) * np.sqrt(variances))
         counted = self.weights(workload) * variances
         return math.fsum(counted) if self.kind != "largest" else float(counted.max(initial=0))
 
@@ -203,6 +210,43 @@ class MaxVariance(Objective):
 
 
 @dataclass(frozen=True)
+class AbsoluteError(Objective):
+    """The least weighted sum of the expected absolute errors of all answers.
+
+    A Gaussian answer of standard error s has the expected absolute error √(2/π) s = 0.798 s. So this is the
+    least sum of standard errors, where `TotalVariance` is the least sum of their squares: queries with large
+    errors count in proportion, and small tables gain where large ones would dominate a sum of squares.
+
+    The weight of a query multiplies its absolute error; under `TotalVariance` it multiplies the variance.
+    Targets are reported and not enforced, as under `MaxVariance`. For Gaussian noise only: what is expected of
+    sums of Laplace noise does not follow from their standard errors.
+    """
+
+    @property
+    def name(self) -> str:
+        return "absolute-error"
+
+    @property
+    def kind(self) -> ObjectiveKind:
+        return "absolute"
+
+    def weights(self, workload: Workload) -> Array:
+        return workload.weights
+
+    def caps(self, workload: Workload) -> None:
+        return None
+
+    def batch_caps(self, workload: Workload) -> None:
+        return None
+
+    def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
+        return "total absolute error"
+
+    def __str__(self) -> str:
+        return "absolute error"
+
+
+@dataclass(frozen=True)
 class Targets(Objective):
     """The targets of the queries (`stderr=` or `within=`), all of them.
 
@@ -273,7 +317,7 @@ def default_objective(workload: Workload, objective: Objective | None, *, has_go
         objective = TotalVariance(within_targets=True) if has_goal else Targets()
     if not isinstance(objective, Objective):
         raise InputError.must(
-            "objective", "be TotalVariance(), MaxVariance() or Targets(), with the brackets", given=objective
+            "objective", "be TotalVariance(), MaxVariance(), AbsoluteError() or Targets(), with the brackets", given=objective
         )
     # Found now rather than after a long search: missing targets, a prior over other cells.
     objective.batch_weights(workload)
@@ -401,5 +445,11 @@ def _sized_row_by_row(workload: Workload, inverse: Array) -> Array:
 # The names that files use.
 OBJECTIVES: dict[str, Objective] = {
     objective.name: objective
-    for objective in (TotalVariance(), MaxVariance(), Targets(), TotalVariance(within_targets=True))
+    for objective in (
+        TotalVariance(),
+        MaxVariance(),
+        Targets(),
+        TotalVariance(within_targets=True),
+        AbsoluteError(),
+    )
 }

@@ -17,13 +17,13 @@ from leastnoise.query.workload import Workload
 def check_spanned(workload: Workload, objective: Objective) -> None:
     """Return if every query without a weight or cap is a linear combination of queries that have one.
 
-    Otherwise any noise would do for it, and no plan would be better than another. For the objective "total",
-    methods find this out themselves.
+    Otherwise any noise would do for it, and no plan would be better than another. For the objectives "total"
+    and "absolute" methods find this out themselves.
 
     Raises:
         DesignError: naming the query.
     """
-    if objective.kind == "total":
+    if objective.kind in ("total", "absolute"):
         return
     name = first_not_spanned(workload, objective)
     if name is not None:

@@ -7,6 +7,7 @@
     dual.py                 the dual function of total variance, its gradient and Hessian products
     pairs.py                the same with weights on pairs of cells, for records that are replaced
     newton.py               Newton's method for it, with a bound on both sides at every step
+    reweighting.py          sums of standard errors by a sequence of total variances
     rows.py                 queries with caps, as an array or known by what they do
     mean.py                 the dual function of weights on queries and cells, and its derivatives
     capped_problems.py      the problems with caps as convex functions, for `path_following`
@@ -53,6 +54,7 @@ from leastnoise.solver.one_axis import (
 )
 from leastnoise.solver.ordering import refined_profile
 from leastnoise.solver.product_weights import ProductWeights, product_weights, towards_cells, towards_rows
+from leastnoise.solver.reweighting import MAX_ROUNDS, Reweighting
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
@@ -61,6 +63,7 @@ from leastnoise.solver.weighting import Weighting, optimal_weighting
 
 __all__ = [
     "BACKENDS",
+    "MAX_ROUNDS",
     "NUMPY",
     "AxisBlocks",
     "Backend",
@@ -73,6 +76,7 @@ __all__ = [
     "OneAxisProblem",
     "ProductWeights",
     "QueryRows",
+    "Reweighting",
     "RowBlocks",
     "Run",
     "Solution",

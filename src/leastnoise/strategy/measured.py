@@ -193,6 +193,11 @@ class Measured(ABC):
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
         """Σ_j w_j v_j; for every batch its weights, one for all of its queries or one each."""
 
+    def total_stderr(self, workload: Workload, weights: Sequence[Array]) -> float:
+        """Σ_j w_j √v_j; for every batch its weights, one for all of its queries or one each."""
+        w = workload.per_query(weights, "the weights")
+        return math.fsum(w * np.sqrt(self.variances_of(workload)))
+
     @abstractmethod
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
         """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""

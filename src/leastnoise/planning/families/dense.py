@@ -2,7 +2,8 @@
 
 Works in the row space of the queries: an integer basis B of it, the weighted Gram
 matrix V factored as RᵀR, Newton's method on the dual, and the strategy found
-written as C·B with C upper triangular. What has variance caps is in `dense_capped`.
+written as C·B with C upper triangular. What has variance caps is in `dense_capped`, absolute errors are
+in `dense_absolute`.
 
 Where a record is replaced by another, the profile of a pair of cells may not exceed
 the budget: the same problem with the columns r_i and r_i − r_j of R D for those of R.
@@ -30,6 +31,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress, worst_ending
 from leastnoise.core.resources import Needs
 from leastnoise.planning.families import few_queries, few_tables
+from leastnoise.planning.families.dense_absolute import find_absolute
 from leastnoise.planning.families.dense_capped import find_within_caps, room_of
 from leastnoise.planning.families.merged import (
     kinds_of,
@@ -167,11 +169,14 @@ def _find_for_kinds(request: Request, cells: Cells) -> SearchResult:
 
 def _find_for_cells(request: Request) -> SearchResult:
     if request.objective.kind == "total":
-        return _find_total(request)
+        return _find_total(request)[0]
+    if request.objective.kind == "absolute":
+        return find_absolute(request, _find_total)
     return find_within_caps(request, MAX_CAPPED_PAIRS)
 
 
-def _find_total(request: Request) -> SearchResult:
+def _find_total(request: Request, start: Array | None = None) -> tuple[SearchResult, Array | None]:
+    """The least total variance, and the weights that a similar problem may start from, if there are any."""
     workload = request.workload
     basis = integer_basis(workload)
     R = weighted_factor(request, basis)
@@ -188,7 +193,7 @@ def _find_total(request: Request) -> SearchResult:
         over_pairs = _solve_over_pairs(R[:, cells.first], request)
         root = cells.spread(over_pairs.root)
         listed = over_pairs.q > 0
-        return SearchResult(
+        found = SearchResult(
             RealStrategy(triangle(root, basis.rows), basis.rows),
             over_pairs.q[listed],
             "stopped",
@@ -196,25 +201,26 @@ def _find_total(request: Request) -> SearchResult:
             over_pairs.ended,
             list_pairs(cells.first, R.shape[1])[listed],
         )
+        return found, None
     columns = R if cells.are_all else R[:, cells.first]
     room = room_of(request, cells)
     if room is not None:
         columns = room.scaled(columns)
     # The other half of the tolerance is left for rounding to integers.
-    solution = _minimise(
-        columns, request, request.tol / 2, request.progress, Deadline.after(request.time_limit)
-    )
+    deadline = Deadline.after(request.time_limit)
+    solution = _minimise(columns, request, request.tol / 2, request.progress, deadline, start)
     if room is None:
         root, q = solution.root, cells.spread((solution.q / cells.counts)[None, :])[0]
     else:
         root, q = room.restored(solution.root), room.cell_weights(solution.q, R.shape[1])
-    return SearchResult(
+    found = SearchResult(
         RealStrategy(triangle(cells.spread(root), basis.rows), basis.rows),
         q,
         "heuristic" if is_replaced else "stopped",
         _note(solution) + scaled_note(request),
         solution.ended,
     )
+    return found, solution.q
 
 
 def _are_many(R: Array) -> bool:
@@ -229,12 +235,14 @@ def _minimise(
     tol: float,
     progress: Callable[[Progress], None] | None,
     deadline: Deadline,
+    start: Array | None = None,
 ) -> Solution:
     """The solver on the columns of R, until the deadline."""
-    limit = deadline.left
     if _are_many(R):
         return least_total_of_many(R, Run(tol, Watch(deadline, progress), request.backend))
-    found = minimise_total_variance(R, tol=tol, time_limit=limit, backend=request.backend, progress=progress)
+    found = minimise_total_variance(
+        R, tol=tol, time_limit=deadline.left, backend=request.backend, progress=progress, start=start
+    )
     if found.has_converged or found.ended == "deadline" or R.shape[1] > _MAX_SECOND_TRY:
         return found
     # Where the queries' sizes are very far apart, the slower method sees what squares have lost.
@@ -290,6 +298,7 @@ _NEEDS = {
     "total": dense_needs(held=8, first=14, step=8, spans=True),
     "largest": dense_needs(held=16, first=28, step=20, spans=True),
     "total-within-caps": dense_needs(held=25, first=56, step=25, spans=True),
+    "absolute": dense_needs(held=9, first=40, step=8, spans=True),
 }
 
 
@@ -310,5 +319,6 @@ DENSE = Method(
     {"refine": (False, "for the largest variance and targets: the least privacy loss of every cell")},
     takes_spare=True,
     takes_periods=True,
+    takes_absolute=True,
     needs=_needs,
 )

@@ -90,6 +90,20 @@ def total_variance(view: View, workload: Workload, weights: Sequence[Array]) -> 
     return math.fsum(w * variances(view, workload))
 
 
+def total_stderr(view: View, workload: Workload, weights: Sequence[Array]) -> float:
+    """Σ_j w_j √v_j; for every batch its weights, one for all of its queries or one each."""
+    if not all(len(own) == 1 for own in weights):
+        w = workload.per_query(weights, "the weights")
+        return math.fsum(w * np.sqrt(variances(view, workload)))
+    constant = view.constant_variances
+    totals = []
+    for number, term in enumerate(view.products.terms):
+        # Variances that occur in a product occur equally often.
+        v = view.term_variances(term) if np.isnan(constant[number]) else constant[number : number + 1]
+        totals.append(float(weights[term.block][0]) * term.n_rows * float(np.sqrt(v).mean()))
+    return math.fsum(totals)
+
+
 def largest_share(view: View, workload: Workload, caps: Sequence[Array]) -> float:
     """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
     if all(len(own) == 1 for own in caps):

@@ -440,6 +440,9 @@ class Structured(Measured):
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
         return accuracy.total_variance(self.view(workload), workload, weights)
 
+    def total_stderr(self, workload: Workload, weights: Sequence[Array]) -> float:
+        return accuracy.total_stderr(self.view(workload), workload, weights)
+
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
         return accuracy.largest_share(self.view(workload), workload, caps)
 
