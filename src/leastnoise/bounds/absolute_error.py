@@ -4,15 +4,18 @@ Let N = diag(√p) W diag(√q), for any weights p, q ≥ 0, and U any matrix of
 b_j = ⟨row j of W diag(√q), row j of U⟩, no Gaussian noise of privacy profile at most 1 has a sum of standard
 errors below
 
-    Σ_j c_j √v_j  ≥  ( Σ_j (c_j |b_j|)^{2/3} )^{3/2} / (Σ_i q_i)^{1/2}                                       (1)
+    Σ_j c_j √v_j  ≥  ( Σ_j (c_j |b_j|)^{2/3} )^{3/2} / (Σ_i q_i)^½                                  (1)
 
-Proof. Let X = AᵀA be the precision of the noise, diag X ≤ 1, and t_j = row j of U diag(√q). For each query
-|w_j·t_j|² ≤ (w_j X⁺ w_jᵀ)(t_j X t_jᵀ) = v_j s_j, and Σ_j s_j = trace(X diag(√q) UᵀU diag(√q)) ≤ Σ_i q_i X_ii ≤ Σ_i q_i.
+Proof. Let X = AᵀA be the precision of the noise, diag X ≤ 1, and t_j row j of U diag(√q). For each query
+b_j² = (w_j·t_j)² ≤ (w_j X⁺ w_jᵀ)(t_j X t_jᵀ) = v_j s_j, and
+
+    Σ_j s_j = trace(X diag(√q) UᵀU diag(√q)) ≤ Σ_i q_i X_ii ≤ Σ_i q_i
+
 Hölder's inequality for the exponents 3/2 and 3 gives
 
-    Σ_j (c_j |b_j|)^{2/3} ≤ Σ_j (c_j √v_j)^{2/3} s_j^{1/3} ≤ (Σ_j c_j √v_j)^{2/3} (Σ_j s_j)^{1/3}             ∎
+    Σ_j (c_j |b_j|)^{2/3} ≤ Σ_j (c_j √v_j)^{2/3} s_j^{1/3} ≤ (Σ_j c_j √v_j)^{2/3} (Σ_j s_j)^{1/3}          ∎
 
-With the polar factor of N for U it is attained at the optimum, where p_j = c_j/√v_j. The factor is taken from a
+With the polar factor of N for U it is attained at the optimum, where p_j = c_j/√v_j. The factor comes from a
 decomposition that is not trusted: ‖U‖₂ is bounded from matrix products, as in `nuclear_norm`. Where W is
 large, U = N E Λ^{−½} Eᵀ for nearly the eigenvectors E of NᵀN, so that b_j = √p_j ‖w_j diag(√q) E Λ^{−¼}‖².
 
@@ -91,9 +94,7 @@ def _combined(c: Array, b: Array, times: Array | float = 1.0) -> float:
     return largest * math.fsum(times * np.cbrt(c * b / largest) ** 2) ** 1.5
 
 
-def _of_cells(
-    workload: Workload, s: Array, counted: Array, cells: Array, root: Array, unit: float
-) -> Array:
+def _of_cells(workload: Workload, s: Array, counted: Array, cells: Array, root: Array, unit: float) -> Array:
     """b of the queries that count, for weights of cells whose square roots are `root`."""
     operator = workload.operator
     if len(counted) * len(cells) <= _WRITTEN_ENTRIES:
@@ -149,7 +150,13 @@ def _along_rows(M: Array, s: Array) -> Array:
         norm = (1 + distance_from_identity(left.T @ left)) * (1 + distance_from_identity(right @ right.T))
         b = np.abs(np.einsum("ji,ji->j", M, O)) / math.sqrt(norm)
         # Roots of next to nothing are not small: what rounding may have added is taken off.
-        rounding = _ROUNDINGS * math.sqrt(sum(N.shape)) * _EPS * np.linalg.norm(M, axis=1) * np.linalg.norm(O, axis=1)
+        rounding = (
+            _ROUNDINGS
+            * math.sqrt(sum(N.shape))
+            * _EPS
+            * np.linalg.norm(M, axis=1)
+            * np.linalg.norm(O, axis=1)
+        )
         return np.maximum(b - rounding, 0)
     if len(N) <= N.shape[1]:
         K = N @ N.T
@@ -183,16 +190,14 @@ def _scaled_values(values: Array, H: Array, EE: Array) -> tuple[Array, float]:
     return values * D, math.sqrt(1 + distance_from_identity(EE))
 
 
-def table_stderr_bound(
-    products: Products, weights: Array, p: Array, apart: Mapping[AxisSet, float]
-) -> float:
+def table_stderr_bound(products: Products, weights: Array, p: Array, apart: Mapping[AxisSet, float]) -> float:
     """(1) for cross tables: weights c and p of the counts of each, and of pairs of records.
 
     Args:
         apart: as `ProductWitness` has it; all weight on (), a record beside none, is q alike for all cells.
 
-    Σ_t √(S_t T_t) d_t is the nuclear norm, S_t = Σ_{j ⊇ t} p_j/n_j for tables of n_j counts, d_t the dimension of
-    the residuals of t and T_t as in `apart`. Its derivative by √p_j is the sum of b over table j.
+    Σ_t √(S_t T_t) d_t is the nuclear norm, S_t = Σ_{j ⊇ t} p_j/n_j for tables of n_j counts, d_t the dimension
+    of the residuals of t and T_t as in `apart`. Its derivative by √p_j is the sum of b over table j.
     """
     theta = np.array(list(apart.values()))
     if not theta.any() or not (weights * p > 0).any():

@@ -61,8 +61,8 @@ def checked_request(
     check_spanned(workload, chosen)
     if chosen.kind == "absolute" and privacy is not None and privacy.noise != GAUSSIAN:
         raise NotYetError(
-            "the expected absolute error of an answer follows from its standard error for Gaussian noise, and "
-            "not for sums of Laplace noise, which pure privacy takes",
+            "the expected absolute error of an answer follows from its standard error for Gaussian noise "
+            "only, and pure privacy takes Laplace noise",
             field="objective",
             given=chosen,
             remedy="use ApproxDP, ZCDP or GDP in place of PureDP, or objective=TotalVariance()",

@@ -218,8 +218,8 @@ class AbsoluteError(Objective):
     errors count in proportion, and small tables gain where large ones would dominate a sum of squares.
 
     The weight of a query multiplies its absolute error; under `TotalVariance` it multiplies the variance.
-    Targets are reported and not enforced, as under `MaxVariance`. For Gaussian noise only: what is expected of
-    sums of Laplace noise does not follow from their standard errors.
+    Targets are reported and not enforced, as under `MaxVariance`. For Gaussian noise only: the expected
+    absolute error of a sum of Laplace noise does not follow from its standard error.
     """
 
     @property
@@ -317,7 +317,9 @@ def default_objective(workload: Workload, objective: Objective | None, *, has_go
         objective = TotalVariance(within_targets=True) if has_goal else Targets()
     if not isinstance(objective, Objective):
         raise InputError.must(
-            "objective", "be TotalVariance(), MaxVariance(), AbsoluteError() or Targets(), with the brackets", given=objective
+            "objective",
+            "be TotalVariance(), MaxVariance(), AbsoluteError() or Targets(), with the brackets",
+            given=objective,
         )
     # Found now rather than after a long search: missing targets, a prior over other cells.
     objective.batch_weights(workload)

@@ -71,6 +71,7 @@ IDENTITY = Method(
     "noise on every cell, queries added up afterwards",
     _refuses_identity,
     _find_identity,
+    takes_absolute=True,
     needs=dense_needs(held=1, first=1, step=0),
 )
 
@@ -129,6 +130,7 @@ QUERIES = Method(
     _refuses_workload,
     _find_queries,
     is_only_named=True,
+    takes_absolute=True,
     needs=dense_needs(held=4.2, first=3, step=0, rounded=None, spans=True),
 )
 
@@ -151,6 +153,7 @@ WORKLOAD = Method(
     "noise on every query, then least squares",
     _refuses_workload,
     _find_workload,
+    takes_absolute=True,
     needs=_needs_of_workload,
 )
 
@@ -191,7 +194,7 @@ def best_branchings(request: Request) -> list[int]:
     """
     sizes = cells_per_attribute(request.workload)
     gram = None
-    if request.objective.kind != "largest":
+    if request.objective.kind in ("total", "total-within-caps"):
         gram = request.workload.weighted_gram(request.objective.weights(request.workload))
     chosen = [2] * len(sizes)
     least = _expected(request, gram, chosen)
@@ -258,6 +261,7 @@ HIERARCHICAL = Method(
     _refuses_tree,
     _find_tree,
     {"branching": (2, 'children of each node, or "best" for those of least expected error')},
+    takes_absolute=True,
     needs=dense_needs(held=4.2, first=1, step=0, rounded=_tree_rows),
 )
 
@@ -323,5 +327,6 @@ WAVELET = Method(
     _refuses_wavelet,
     _find_wavelet,
     {"hybrid": (False, "leave attributes with few values as they are; for pure privacy")},
+    takes_absolute=True,
     needs=dense_needs(held=4.2, first=1, step=0, rounded=_haar_rows),
 )

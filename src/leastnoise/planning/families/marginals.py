@@ -8,7 +8,8 @@ as ⊗_{a in s} (n_a I − 11ᵀ) and precision x_s, Σ_s x_s = 1, a count of ta
     v_j = Σ_{s ⊆ j} (1/x_s) Π_{a in s} (1 − 1/n_a)² Π_{a in j∖s} 1/n_a²                                   (1)
 
 which is all that remains of the problem, whatever the number of cells. The least total is a closed form,
-x_s ∝ √(Σ_j w_j N_j a_js); caps leave a small convex problem (solver/split.py). Attributes that are part of
+x_s ∝ √(Σ_j w_j N_j a_js); caps leave a small convex problem (solver/split.py), and absolute errors are a
+sequence of such totals (solver/reweighting.py). Attributes that are part of
 every table are not split at all: they factor out.
 
 With Laplace noise residuals are dear, and the tables themselves are measured, each with a weight of its own:
@@ -22,13 +23,16 @@ Reference:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from leastnoise.bounds import ProductWitness, Status, apart_loads
 from leastnoise.core.errors import DesignError
+from leastnoise.core.operators import Array
 from leastnoise.planning.families import weighted_tables
 from leastnoise.planning.families.crossed_plans import find_crossed
 from leastnoise.planning.families.crossed_tables import refuse_crossed
@@ -45,7 +49,15 @@ from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Lattice, Products
-from leastnoise.solver import SplitSolution, least_largest, optimal_weighting, total_within
+from leastnoise.solver import (
+    MAX_ROUNDS,
+    Reweighting,
+    SplitSolution,
+    Weighting,
+    least_largest,
+    optimal_weighting,
+    total_within,
+)
 from leastnoise.solver.split import least_total
 from leastnoise.strategy import ROUNDING, BlockProposal, centred_form, identity_form
 
@@ -112,7 +124,8 @@ def _find(request: Request) -> SearchResult:
     blocks = tuple((subsets[s], (0,) * len(subsets[s])) for s in used)
     proposal = BlockProposal(products.axes, tuple(map(tuple, forms)), blocks, solution.x[used])
     p = None if solution.p is None else solution.p / table_sizes(products)
-    how = "a closed form" if question.caps is None else f"{solution.steps} steps over shares of the budget"
+    steps = f"{solution.steps} steps over shares of the budget"
+    how = "a closed form" if request.objective.kind == "total" else steps
     kind: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
     note = (
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, {how}"
@@ -134,17 +147,21 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
     products = question.products
     mentioned = sorted({a for s in products.sets for a in s})
     several = [a for a in mentioned if products.sizes[a] > 1]
-    if request.objective.kind != "total" or len(several) > MAX_APART:
+    if request.objective.kind not in ("total", "absolute") or len(several) > MAX_APART:
         return None
     lattice, A = row_variances(products, ())
     kinds = [s for count in range(len(several) + 1) for s in combinations(several, count)]
-    found = optimal_weighting(
-        A.T @ (question.weights * table_sizes(products)),
-        apart_loads(lattice.subsets, kinds, products.sizes),
-        tol=request.tol / 4,
-        time_limit=request.deadline.left,
-        progress=request.progress,
-    )
+    loads, sizes = apart_loads(lattice.subsets, kinds, products.sizes), table_sizes(products)
+
+    def weighted(weights: Array) -> Weighting:
+        limits: dict[str, Any] = {"time_limit": request.deadline.left, "progress": request.progress}
+        return optimal_weighting(A.T @ (weights * sizes), loads, tol=request.tol / 4, **limits)
+
+    p = None
+    if request.objective.kind == "total":
+        found = weighted(question.weights)
+    else:
+        found, p, _ = _reweighted(request, question, A, weighted)
     forms = [[centred_form(size)] if a in mentioned else [] for a, size in enumerate(products.sizes)]
     used = np.flatnonzero(found.x > 0)
     blocks = tuple((lattice.subsets[s], (0,) * len(lattice.subsets[s])) for s in used)
@@ -154,15 +171,20 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, with "
         f"weights on {len(kinds):,} kinds of pairs of records, {found.steps} steps"
     )
-    witness = ProductWitness(uniform(products), apart=apart)
+    witness = ProductWitness(uniform(products), p, apart=apart)
     return SearchResult(proposal, witness, "stopped", note, found.ended)
 
 
 def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
     kind = request.objective.kind
     totals = question.weights * table_sizes(question.products)
-    if kind == "total" or question.caps is None:
+    if kind == "total":
         return least_total(A, totals)
+    if kind == "absolute":
+        sizes = table_sizes(question.products)
+        found, p, rounds = _reweighted(request, question, A, lambda weights: least_total(A, weights * sizes))
+        return replace(found, p=p * sizes, steps=rounds)
+    assert question.caps is not None
     limits: dict[str, Any] = {
         "tol": request.tol / 4,
         "time_limit": request.deadline.left,
@@ -175,9 +197,36 @@ def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
     return total_within(A, totals, caps, **limits)
 
 
+_Found = TypeVar("_Found", SplitSolution, Weighting)
+
+# The part of the gap asked for that the weights may leave.
+_SHARE = 0.25
+
+
+def _reweighted(
+    request: Request, question: ProductRequest, A: Any, least: Callable[[Array], _Found]
+) -> tuple[_Found, Array, int]:
+    """The split of least absolute error, the weights p of counts of each table, and the rounds it took.
+
+    Args:
+        least: the split of the least total variance for weights of the counts of each table.
+    """
+    sizes = table_sizes(question.products)
+    at = Reweighting.starting(question.weights, np.ones(len(sizes)), sizes)
+    for rounds in range(1, MAX_ROUNDS + 1):
+        found = least(at.p)
+        needed = found.x > 0
+        v = A @ np.where(needed, 1 / np.where(needed, found.x, 1), 0)
+        if at.gap(v) <= _SHARE * request.tol or request.deadline.is_past or rounds == MAX_ROUNDS:
+            break
+        at = at.following(v)
+    return found, at.p, rounds
+
+
 MARGINALS = Method(
     "marginals",
     "the certified optimum for cross tables of any number of attributes; with Laplace noise, weighted tables",
     _refuses,
     _find,
+    takes_absolute=True,
 )

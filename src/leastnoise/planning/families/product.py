@@ -1,9 +1,9 @@
 """The certified optimum for one product of queries, attribute by attribute.
 
 The workload of a single product is W = W₁ ⊗ … ⊗ W_r. With F(p, q) = ‖diag(√p) W diag(√q)‖_* and weights that
-are products, F is the product of the factors' values; so are the total variance, the largest variance and
-the privacy profile of a product of strategies. The products of the factors' optima are therefore optimal,
-and their certificates multiply. Nothing larger than one attribute squared is built.
+are products, F is the product of the factors' values; so are the total variance, the largest variance, the
+sum of standard errors and the privacy profile of a product of strategies. The products of the factors' optima
+are therefore optimal, and their certificates multiply. Nothing larger than one attribute squared is built.
 
 Attributes of which plain counts are asked are measured as they are. With Laplace noise the same holds for
 sensitivities and totals, only that the factors are not proved optimal; and unions of products are planned
@@ -34,7 +34,16 @@ from leastnoise.planning.families.product_requests import (
 )
 from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.privacy import GAUSSIAN, GDP
-from leastnoise.query import AxisRows, MaxVariance, Products, ProductTerm, TotalVariance, workload_of_rows
+from leastnoise.query import (
+    AbsoluteError,
+    AxisRows,
+    MaxVariance,
+    Objective,
+    Products,
+    ProductTerm,
+    TotalVariance,
+    workload_of_rows,
+)
 from leastnoise.strategy import AxisForm, RealStrategy, identity_form, rounded_rows, single_block
 
 # Cells. Beyond this number a product of one attribute and of others that are added up is taken as one.
@@ -83,7 +92,7 @@ def _find(request: Request) -> SearchResult:
         return find_crossed(request)
     (term,) = question.products.terms
     products = question.products
-    is_largest = request.objective.kind == "largest"
+    has_weights = request.objective.kind != "total"
     forms: list[list[AxisForm]] = [[] for _ in products.axes]
     q = list(uniform(products))
     rows: dict[tuple[int, int], Array] = {}
@@ -112,7 +121,7 @@ def _find(request: Request) -> SearchResult:
     how = "; ".join(notes) or "plain counts of every attribute"
     best = "the optimum" if is_gaussian else "the best found"
     note = f"one product: {best} factor by factor ({how})"
-    witness = ProductWitness(tuple(q), np.ones(1) if is_largest else None, rows)
+    witness = ProductWitness(tuple(q), np.ones(1) if has_weights else None, rows)
     return SearchResult(single_block(products.axes, forms), witness, claim, note, worst_ending(endings))
 
 
@@ -134,7 +143,6 @@ def _parts(term: ProductTerm) -> list[tuple[int, int]]:
 
 def _optimal(request: Request, kind: AxisRows, n_factors: int, time_limit: float | None) -> _FactorFound:
     """The certified optimum for one factor."""
-    is_largest = request.objective.kind == "largest"
     # Each factor may use its part of the tolerance.
     tol = request.tol / (2 * n_factors)
     found = DENSE.find(
@@ -146,15 +154,23 @@ def _optimal(request: Request, kind: AxisRows, n_factors: int, time_limit: float
             time_limit,
             request.backend,
             request.progress,
-            MaxVariance() if is_largest else TotalVariance(),
+            _of_factor(request.objective),
         )
     )
     assert isinstance(found, SearchResult)
     assert isinstance(found.proposal, RealStrategy)
     integers = rounded_rows(found.proposal, GDP(1), tol)
     form = AxisForm("whole", kind.operator.shape[1], _lowest_terms(integers))
-    p = np.asarray(found.p) if is_largest and found.p is not None else None
+    has_weights = request.objective.kind != "total" and found.p is not None
+    p = np.asarray(found.p) if has_weights else None
     return _FactorFound(form, np.asarray(found.q), p, found.note, found.ended)
+
+
+def _of_factor(objective: Objective) -> Objective:
+    """What is to be small for one factor; targets of a product are one number."""
+    if objective.kind == "absolute":
+        return AbsoluteError()
+    return MaxVariance() if objective.kind == "largest" else TotalVariance()
 
 
 def _with_laplace_noise(
@@ -189,6 +205,8 @@ def _lowest_terms(rows: Array) -> Array:
 def _needs(request: Request) -> Needs:
     if request.objective.kind == "largest":
         return axis_needs(request, held=16.2, first=29, step=20)
+    if request.objective.kind == "absolute":
+        return axis_needs(request, held=9.1, first=40, step=8)
     return axis_needs(request, held=8.1, first=14, step=8)
 
 
@@ -199,5 +217,6 @@ PRODUCT = Method(
     _refuses,
     _find,
     matrix_size=largest_axis,
+    takes_absolute=True,
     needs=_needs,
 )
