@@ -196,8 +196,9 @@ def table_stderr_bound(products: Products, weights: Array, p: Array, apart: Mapp
     Args:
         apart: as `ProductWitness` has it; all weight on (), a record beside none, is q alike for all cells.
 
-    Σ_t √(S_t T_t) d_t is the nuclear norm, S_t = Σ_{j ⊇ t} p_j/n_j for tables of n_j counts, d_t the dimension
-    of the residuals of t and T_t as in `apart`. Its derivative by √p_j is the sum of b over table j.
+    Σ_t √(S_t T_t) d_t is the nuclear norm, S_t = Σ_{j ⊇ t} p_j/n_j for tables of n_j counts, d_t the
+    dimension of the residuals of t and T_t as in `apart`. Its derivative by √p_j is the sum of b over
+    table j.
     """
     theta = np.array(list(apart.values()))
     if not theta.any() or not (weights * p > 0).any():

@@ -22,7 +22,7 @@ from leastnoise.core.printable import in_figures
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.core.resources import NOTHING, Needs, matrices, products, why_too_much
 from leastnoise.planning.mechanism import Mechanism
-from leastnoise.privacy import CellCosts, Goal, LeastLoss
+from leastnoise.privacy import GAUSSIAN, CellCosts, Goal, LeastLoss
 from leastnoise.query import Objective, TotalVariance, Workload
 from leastnoise.strategy import (
     BlockProposal,
@@ -177,6 +177,8 @@ class Method:
             return "its rows cannot be put in the order of time, as over= asks"
         if request.objective.kind == "absolute" and not self.takes_absolute:
             return "it plans for variances, not for absolute errors"
+        if request.objective.kind == "absolute" and request.privacy.noise != GAUSSIAN:
+            return "absolute errors are known for Gaussian noise only, which pure privacy does not allow"
         return self.refuses(request)
 
     def option(self, request: Request, name: str) -> Any:

@@ -60,7 +60,7 @@ def checked_request(
         )
     check_spanned(workload, chosen)
     if chosen.kind == "absolute" and privacy is not None and privacy.noise != GAUSSIAN:
-        raise NotYetError(
+        raise DesignError(
             "the expected absolute error of an answer follows from its standard error for Gaussian noise "
             "only, and pure privacy takes Laplace noise",
             field="objective",

@@ -33,7 +33,7 @@ from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import Array, Identity, Operator
 from leastnoise.planning import Plan
 from leastnoise.privacy import Goal
-from leastnoise.query import Objective, Products, ProductTerm, Workload, products_of
+from leastnoise.query import MEAN_ABSOLUTE, Objective, Products, ProductTerm, Workload, products_of
 
 # Cells whose columns are added up one by one, times products per cell; beyond, a bound is used.
 _MAX_VISITED = 2**24
@@ -48,7 +48,8 @@ class BaselineNoise:
 
     Attributes:
         rms: the root mean square of the standard errors of every batch of queries.
-        value: what the plan's objective makes of it: the total or the largest variance, or share of a cap.
+        value: what the plan's objective makes of it: the total or the largest variance, the total absolute
+            error, or the largest share of a cap.
         is_bound: whether it may cost less than this, as its sensitivity is known from above only.
     """
 
@@ -77,7 +78,7 @@ def baselines_of(workload: Workload, privacy: Goal, objective: Objective) -> Bas
     is_replaced = privacy.relation.replaces
     per_count, is_bound = _sensitivity(workload, order, is_replaced=is_replaced)
     per_cell = 2 ** (1 / order) if is_replaced and workload.shape[1] > 1 else 1.0
-    alike = [_RowSquares(1.0, 1.0, lambda: np.ones(1)) for _ in workload.blocks]
+    alike = [_RowSquares(1.0, 1.0, lambda: np.ones(1), 1.0) for _ in workload.blocks]
     return Baselines(
         _baseline(workload, objective, unit * per_count, alike, is_bound=is_bound),
         _baseline(workload, objective, unit * per_cell, _row_squares(workload)),
@@ -100,6 +101,12 @@ def _baseline(
             for _, w, own in batches
         ]
         return BaselineNoise(rms, unit**2 * max(shares), is_bound)
+    if objective.kind == "absolute":
+        roots = [
+            block.n_rows * float(w[0]) * own.mean_root if len(w) == 1 else math.fsum(w * np.sqrt(own.each()))
+            for block, w, own in batches
+        ]
+        return BaselineNoise(rms, MEAN_ABSOLUTE * unit * math.fsum(roots), is_bound)
     totals = [
         block.n_rows * float(w[0]) * own.mean if len(w) == 1 else math.fsum(w * own.each())
         for block, w, own in batches
@@ -112,11 +119,15 @@ def _baseline(
 
 @dataclass(frozen=True, eq=False)
 class _RowSquares:
-    """‖w_j‖² over the rows of one batch; `each` gives all of them, or one number that all share."""
+    """‖w_j‖² over the rows of one batch; `each` gives all of them, or one number that all share.
+
+    `mean_root` is the mean of ‖w_j‖ itself.
+    """
 
     mean: float
     largest: float
     each: Callable[[], Array]
+    mean_root: float
 
 
 def _row_squares(workload: Workload) -> list[_RowSquares]:
@@ -128,6 +139,7 @@ def _row_squares(workload: Workload) -> list[_RowSquares]:
         terms[term.block].append(term)
     norms = [[_kind_row_squares(kind.operator) for kind in kinds] for kinds in products.kinds]
     sums = [[float(own.sum()) for own in of_axis] for of_axis in norms]
+    roots = [[float(np.sqrt(own).sum()) for own in of_axis] for of_axis in norms]
     peaks = [[float(own.max()) for own in of_axis] for of_axis in norms]
     # Taken once: a product of a hundred sizes for each of a hundred thousand terms takes 8 s.
     n_cells, sizes = products.n_cells, products.sizes
@@ -136,13 +148,15 @@ def _row_squares(workload: Workload) -> list[_RowSquares]:
         absent = [_absent(term, n_cells, sizes) for term in own]
         total = math.fsum(size * _over(term, sums) for term, size in zip(own, absent, strict=True))
         largest = max(size * _over(term, peaks) for term, size in zip(own, absent, strict=True))
+        root = math.fsum(math.sqrt(size) * _over(term, roots) for term, size in zip(own, absent, strict=True))
         each = _every_row(own, absent, norms)
-        result.append(_RowSquares(total / block.n_rows, largest, each))
+        result.append(_RowSquares(total / block.n_rows, largest, each, root / block.n_rows))
     return result
 
 
 def _of_rows(squares: Array) -> _RowSquares:
-    return _RowSquares(float(squares.mean()), float(squares.max()), lambda: squares)
+    root = float(np.sqrt(squares).mean())
+    return _RowSquares(float(squares.mean()), float(squares.max()), lambda: squares, root)
 
 
 def _every_row(

@@ -10,6 +10,8 @@ optimum, it is designed again unchanged as well, so that a better search is not 
     total within targets  the same; the cost is the total variance
     largest variance      the weight of a batch is divided by the factor squared
     total variance        the same; and the batch is left out. The cost is the total variance of the others
+    absolute error        the weight is divided by the factor itself; the batch is left out. The cost is the
+                          total absolute error of the others
 
     pressure.py      how hard each target presses, from the proof
     redesign.py      designing the changed requests again
@@ -26,12 +28,13 @@ import numpy as np
 
 from leastnoise.bounds import MOST_OPTIMAL
 from leastnoise.core.errors import InputError, PrivacyError
+from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted
 from leastnoise.core.progress import ending_to_text
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP
-from leastnoise.query import Query, QueryBlock, Targets, Workload, assemble
+from leastnoise.query import MEAN_ABSOLUTE, Objective, Query, QueryBlock, Targets, Workload, assemble
 from leastnoise.report.driver_table import (
     BINDS,
     NEGLIGIBLE,
@@ -199,7 +202,7 @@ class Known:
 
     @property
     def _is_total(self) -> bool:
-        return self.plan.objective.kind == "total"
+        return self.plan.objective.kind in ("total", "absolute")
 
     @property
     def _kind_of_cap(self) -> str:
@@ -218,7 +221,9 @@ class Known:
             how = f"Relaxing {name} from {block.query.target_to_text()} to {wider.target_to_text()}"
             yield self._job(b, block.name, how, _with_query(workload, b, wider))
             return
-        lighter = block.query.having(weight=block.query.weight / self.relax**2)
+        # A weight multiplies the variance; under the absolute error, the standard error.
+        less = self.relax if self.plan.objective.kind == "absolute" else self.relax**2
+        lighter = block.query.having(weight=block.query.weight / less)
         how = f"Lowering the weight of {name} from {block.query.weight:.4g} to {lighter.weight:.4g}"
         changed = _with_query(workload, b, lighter)
         if not self._is_total:
@@ -255,12 +260,12 @@ class Known:
         own, proof = self.reference, plan.certificate
         weights = own.objective.batch_weights(own.workload)
         others = [0 * w if i == b else w for i, w in enumerate(weights)]
-        before = own.fixed_strategy().total_variance(own.workload, others)
+        before = _total(own, others)
         is_left_out = len(plan.workload.blocks) < len(weights)
         kept = [w for i, w in enumerate(others) if not (is_left_out and i == b)]
-        after = plan.fixed_strategy().total_variance(plan.workload, kept)
+        after = _total(plan, kept)
         rms = None if is_left_out else (_rms(own, b), _rms(plan, b))
-        unit = "the total variance of the others"
+        unit = f"the {own.certificate.unit} of the others"
         return Change(subject, how, unit, before, after, proof.gap, proof.status, rms)
 
     def table(
@@ -278,7 +283,7 @@ class Known:
             gap=proof.gap,
             status=proof.status,
             relax=self.relax,
-            share_of="share of variance" if self._is_total else "share of the cost",
+            share_of=_share_of(self.plan.objective),
             by=self._kind_of_cap,
             proved_in=proof.unit,
             method=method,
@@ -344,8 +349,8 @@ def known_of(plan: Plan, relax: float, delta: float) -> Known:
     """What the plan and its certificate say of every batch."""
     n_batches = len(plan.workload.blocks)
     nothing: tuple[None, ...] = (None,) * n_batches
-    if plan.objective.kind == "total":
-        return Known(plan, plan, relax, delta, None, _variance_shares(plan), _used(plan), nothing)
+    if plan.objective.kind in ("total", "absolute"):
+        return Known(plan, plan, relax, delta, None, _total_shares(plan), _used(plan), nothing)
     pressure = pressure_of(plan)
     if pressure is None and plan.certificate.gap <= _PROVED:
         # A proof without any weight on a target: none of them presses.
@@ -364,16 +369,37 @@ def known_of(plan: Plan, relax: float, delta: float) -> Known:
     )
 
 
-def _variance_shares(plan: Plan) -> tuple[float, ...]:
-    """What each batch has in the total variance."""
+def _share_of(objective: Objective) -> str:
+    """What the column of shares is called."""
+    names = {"total": "share of variance", "absolute": "share of absolute error"}
+    return names.get(objective.kind, "share of the cost")
+
+
+def _total(plan: Plan, weights: Sequence[Array]) -> float:
+    """The total variance of a plan's answers, or their total absolute error, for weights of the batches."""
+    strategy = plan.fixed_strategy()
+    if plan.objective.kind == "absolute":
+        return MEAN_ABSOLUTE * strategy.total_stderr(plan.workload, weights)
+    return strategy.total_variance(plan.workload, weights)
+
+
+def _total_shares(plan: Plan) -> tuple[float, ...]:
+    """What each batch has in the total variance, or in the total absolute error."""
     assert plan.spreads is not None
     weights = plan.objective.batch_weights(plan.workload)
-    own = [
-        block.n_rows * float(w[0]) * spread.mean_square
-        if len(w) == 1
-        else math.fsum(w * batch_variances(plan, block.name))
-        for block, spread, w in zip(plan.workload.blocks, plan.spreads, weights, strict=True)
-    ]
+    if plan.objective.kind == "absolute":
+        strategy = plan.fixed_strategy()
+        own = [
+            strategy.total_stderr(plan.workload.only(block.name), [w])
+            for block, w in zip(plan.workload.blocks, weights, strict=True)
+        ]
+    else:
+        own = [
+            block.n_rows * float(w[0]) * spread.mean_square
+            if len(w) == 1
+            else math.fsum(w * batch_variances(plan, block.name))
+            for block, spread, w in zip(plan.workload.blocks, plan.spreads, weights, strict=True)
+        ]
     whole = math.fsum(own)
     return tuple(part / whole if whole > 0 else 0.0 for part in own)
 

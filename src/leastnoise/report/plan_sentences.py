@@ -11,7 +11,7 @@ from leastnoise.core.directed import float_above, root_above
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan, targets_to_text
 from leastnoise.privacy import ApproxDP, epsilon_of
-from leastnoise.query import QueryBlock, TotalVariance
+from leastnoise.query import AbsoluteError, QueryBlock, TotalVariance
 from leastnoise.release import Release
 from leastnoise.report.figures import at_least
 
@@ -191,7 +191,7 @@ def reached(plan: Plan) -> str:
             if unit == "largest variance"
             else shown
         )
-    if plan.objective in (TotalVariance(), TotalVariance(within_targets=True)):
+    if plan.objective in (TotalVariance(), TotalVariance(within_targets=True), AbsoluteError()):
         return f"{shown} ({achieved / plan.workload.shape[0]:,.6g} per count)"
     return f"T{str(plan.objective)[1:]}: {achieved:,.6g}"
 

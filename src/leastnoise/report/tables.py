@@ -9,7 +9,7 @@ from typing import Any
 from leastnoise.core.errors import QueryError
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan
-from leastnoise.query import Objective, Targets, Workload
+from leastnoise.query import MEAN_ABSOLUTE, Objective, Targets, Workload
 from leastnoise.release import Release
 from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.driver_table import SHOWN, Drivers
@@ -21,7 +21,8 @@ def cost_table(plan: Plan) -> Any:
     """A Rich table: standard errors of this plan beside those of noise that was not shaped.
 
     For every batch the root mean square of its standard errors, then what the plan was chosen for:
-    the total or the largest variance, or the largest standard error as a multiple of its target.
+    the total or the largest variance, the total absolute error, or the largest standard error as a
+    multiple of its target.
 
     Raises:
         MethodError: where the plan depends on the data, so that its errors are not known.
@@ -59,6 +60,8 @@ def _own_value(workload: Workload, strategy: Measured, objective: Objective) -> 
     caps = objective.batch_caps(workload)
     if objective.kind == "largest" and caps is not None:
         return strategy.largest_share(workload, caps)
+    if objective.kind == "absolute":
+        return MEAN_ABSOLUTE * strategy.total_stderr(workload, objective.batch_weights(workload))
     return strategy.total_variance(workload, objective.batch_weights(workload))
 
 

@@ -4,7 +4,7 @@ Little has to be designed. Let v be the variances that some noise gives within a
 noise, ε²); noise √t times as large gives t v within the budget divided by t. So what is best for one budget
 is best for all, with errors that fall as 1/μ, wherever the objective does not name a number of its own:
 
-    total variance, largest variance   designed once, scaled
+    total variance, largest variance, absolute error   designed once, scaled
     targets                            designed once; the factor on all targets falls as 1/μ
 
 The total variance within targets does name numbers, and is designed again for every ε, but for two ends:

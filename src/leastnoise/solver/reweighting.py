@@ -1,8 +1,8 @@
 """The least sum of standard errors by a sequence of least total variances.
 
 f(X) = Σ_j c_j √v_j is convex in the precision X of the noise, and √v ≤ (v/√v° + √v°)/2, with equality where
-v = v°. So noise of least total variance for the weights p_j = c_j/√v_j°, v° the variances of the noise before,
-lowers f (majorise and minimise). Noise that a round leaves unchanged is the optimum: there gradients agree.
+v = v°. So noise of least total variance for the weights p_j = c_j/√v_j°, v° the variances before, lowers f
+(majorise and minimise). Noise that a round leaves unchanged is the optimum: there gradients agree.
 
 How far a round is from it follows from the noise of least Σ_j p_j v_j itself, for any p:
 
