@@ -64,6 +64,9 @@ def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
     if reasons.request.over is not None:
         # Of the many methods that know no periods there is nothing more to say.
         methods = [method for method in methods if method.takes_periods]
+    is_absolute = reasons.request.objective.kind == "absolute"
+    if is_absolute:
+        methods = [method for method in methods if method.takes_absolute]
     by_name = "it depends on the data and is taken only when named"
     too_much = {
         method.name: reason
@@ -85,6 +88,13 @@ def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
             ),
             field="over",
             given=reasons.request.over,
+        )
+    if not too_much and is_absolute:
+        return MethodError(
+            f"no method can plan this workload for absolute errors. {'; '.join(others)}. ",
+            Remedy("ask for ", Argument("objective", "TotalVariance()"), ", or declare attributes coarser"),
+            field="objective",
+            given=reasons.request.objective,
         )
     if not too_much:
         return MethodError("no method can plan this workload. " + "; ".join(others), field="workload")
