@@ -30,6 +30,7 @@ from leastnoise.planning.refusals import infeasible, raised, rounded_up
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP, epsilon_of
 from leastnoise.query import (
     OBJECTIVES,
+    AbsoluteError,
     AllRanges,
     Integers,
     Marginal,
@@ -76,6 +77,7 @@ def test_every_objective_has_its_kind_weights_and_caps() -> None:
         (MaxVariance(), "largest", weights, 1 / weights),
         (Targets(), "largest", targets**-2.0, targets**2),
         (WITHIN, "total-within-caps", weights, targets**2),
+        (AbsoluteError(), "absolute", weights, None),
     ]
     for objective, kind, w, c in table:
         assert objective.kind == kind
@@ -90,6 +92,8 @@ def test_values_are_totals_or_the_largest_share() -> None:
     v = np.linspace(1, 2, 13)
     assert TotalVariance().value(ASKED, v) == pytest.approx(2 * v[:6].sum() + v[6:].sum(), rel=ROUNDING)
     assert MaxVariance().value(ASKED, v) == pytest.approx(max(2 * v[5], v[12]), rel=ROUNDING)
+    absolute = math.sqrt(2 / math.pi) * (2 * np.sqrt(v[:6]).sum() + np.sqrt(v[6:]).sum())
+    assert AbsoluteError().value(ASKED, v) == pytest.approx(absolute, rel=ROUNDING)
     assert Targets().value(ASKED, v) == pytest.approx((v / ASKED.targets**2).max(), rel=ROUNDING)
 
 
@@ -176,7 +180,7 @@ def test_what_does_not_fit_the_workload_is_refused_at_once() -> None:
 
 def test_objectives_compare_print_and_travel() -> None:
     every = [*OBJECTIVES.values(), TotalVariance(relative_to="uniform"), TotalVariance(True, [1, 3])]
-    assert len(set(every)) == len(every) == 6
+    assert len(set(every)) == len(every) == 7
     for one in every:
         assert objective_from_dict(one.to_dict()) == one
         assert [other for other in every if other == one] == [one]
@@ -187,6 +191,7 @@ def test_objectives_compare_print_and_travel() -> None:
         "largest variance",
         "targets",
         "total variance within targets",
+        "absolute error",
         "total variance, relative to uniform counts",
         "total variance within targets, relative to a prior",
     ]
@@ -195,6 +200,7 @@ def test_objectives_compare_print_and_travel() -> None:
         "MaxVariance()",
         "Targets()",
         "TotalVariance(within_targets=True)",
+        "AbsoluteError()",
         "TotalVariance(relative_to='uniform')",
         "TotalVariance(within_targets=True, relative_to=<a prior over 2 cells>)",
     ]

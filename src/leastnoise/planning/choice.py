@@ -48,9 +48,9 @@ def design(
             records_per_person=3)` does so too, and finds the least ε at this δ, for all records of a
             person. With ``after`` it is the goal for
             all those plans and this one together, and left out, what they spend together already.
-        objective: what accurate means: `TotalVariance()`, `MaxVariance()` or `Targets()`. Unless
-            given, the total variance; where queries have targets, within them; where they have
-            and there is no goal, the targets alone.
+        objective: what accurate means: `TotalVariance()`, `MaxVariance()`, `AbsoluteError()` or
+            `Targets()`. Unless given, the total variance; where queries have targets, within them; where
+            they have and there is no goal, the targets alone.
         method: "auto", or a name from `methods()`. "auto" tries what can serve within the time, until a plan
             is proved to be the optimum, and keeps the best; under pure privacy, where no method is optimal,
             it refines that one as well. `Plan.tried` says what each achieved.
