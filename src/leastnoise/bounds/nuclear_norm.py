@@ -216,6 +216,7 @@ def _trace_root_of_laplacian(V: Array, laplacian: Array) -> float:
 
 
 def root_of(V: Array) -> Array:
+    """R with RᵀR = V, for V symmetric and positive semidefinite but for rounding."""
     from scipy import linalg
 
     squares, vectors = linalg.eigh(V)
