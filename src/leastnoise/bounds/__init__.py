@@ -8,12 +8,15 @@
     union_norm        nuclear norms of unions of products at any scale
     apart             weights of pairs of records by the attributes in which they differ
     absolute_error    sums of standard errors, in place of variances
+    absolute_unions   the same for unions of products, by rotations
     product_bound     dual weights of product form, and the bound they give
     certificate       how good a plan is, proved from both sides
 
 Certificates rest on these alone.
 """
 
+from leastnoise.bounds.absolute_unions import MAX_ENTRIES as MAX_ABSOLUTE_ENTRIES
+from leastnoise.bounds.absolute_unions import n_entries as n_absolute_entries
 from leastnoise.bounds.apart import apart_loads
 from leastnoise.bounds.certificate import (
     MOST_OPTIMAL,
@@ -38,6 +41,7 @@ from leastnoise.bounds.union_norm import union_bound, union_bound_work
 from leastnoise.bounds.union_rotations import UnionRotations
 
 __all__ = [
+    "MAX_ABSOLUTE_ENTRIES",
     "MOST_OPTIMAL",
     "AskedKinds",
     "AxisRoots",
@@ -53,6 +57,7 @@ __all__ = [
     "certify",
     "dense_axis",
     "largest_share",
+    "n_absolute_entries",
     "per_term",
     "plain_axis",
     "product_witness_from_parts",

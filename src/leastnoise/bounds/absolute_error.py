@@ -43,7 +43,6 @@ from leastnoise.bounds.nuclear_norm import (
     strong_values,
 )
 from leastnoise.core.decompositions import eigh, svd
-from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, Operator, squared_rows
 from leastnoise.query import AxisSet, Lattice, Products, Workload
 
@@ -83,10 +82,10 @@ def stderr_sum_bound(
         b = _of_cells(workload, s, counted, np.flatnonzero(listed), np.sqrt(q), unit)
     else:
         b = _of_pairs(workload, s, counted, q, pairs[listed], unit)
-    return unit * _combined(weights[counted], b) / math.sqrt(math.fsum(q))
+    return unit * combined(weights[counted], b) / math.sqrt(math.fsum(q))
 
 
-def _combined(c: Array, b: Array, times: Array | float = 1.0) -> float:
+def combined(c: Array, b: Array, times: Array | float = 1.0) -> float:
     """(Σ_j n_j (c_j b_j)^{2/3})^{3/2}, where b_j occurs n_j times."""
     largest = float((c * b).max(initial=0))
     if not 0 < largest < math.inf:
@@ -212,19 +211,10 @@ def table_stderr_bound(products: Products, weights: Array, p: Array, apart: Mapp
     T = apart_loads(lattice.subsets, list(apart), sizes).T @ theta
     d = lattice.product_over([max(size - 1, 0) for size in sizes])
     b = np.sqrt(p) * (below @ np.where(S > 0, np.sqrt(T / np.where(S > 0, S, 1)) * d, 0)) / counts**2
-    return _combined(weights, b, counts) / math.sqrt(math.fsum(theta))
+    return combined(weights, b, counts) / math.sqrt(math.fsum(theta))
 
 
 def plain_stderr_bound(q: Array) -> float:
     """(1) for one count of each cell: b = √q."""
     q = q[q > 0]
-    return _combined(np.ones(len(q)), np.sqrt(q)) / math.sqrt(math.fsum(q)) if len(q) else 0.0
-
-
-def refuse_union() -> DesignError:
-    """What to say where weights of product form prove nothing about absolute errors."""
-    return DesignError(
-        "weights of product form prove bounds on absolute errors for cross tables and for one product",
-        field="witness",
-        remedy="design the plan again, with method 'dense'",
-    )
+    return combined(np.ones(len(q)), np.sqrt(q)) / math.sqrt(math.fsum(q)) if len(q) else 0.0

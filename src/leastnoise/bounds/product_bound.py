@@ -10,7 +10,7 @@ of privacy profile at most μ² answers the workload with less than
     total variance within caps   F(w + p, q)² / (μ² Π_a Σq_a) − Σ_j p_j c_j
 
 where Σ_j runs over queries. This is the bound of `certificate`, whatever the number of cells. Sums of
-absolute errors have such a bound for cross tables and for one product: see `absolute_error`.
+absolute errors have such a bound too: see `absolute_error` and `absolute_unions`.
 """
 
 from __future__ import annotations
@@ -22,12 +22,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds.absolute_error import (
-    plain_stderr_bound,
-    refuse_union,
-    stderr_sum_bound,
-    table_stderr_bound,
-)
+from leastnoise.bounds.absolute_error import plain_stderr_bound, stderr_sum_bound, table_stderr_bound
+from leastnoise.bounds.absolute_unions import MAX_ENTRIES, n_entries, union_stderr_bound
 from leastnoise.bounds.apart import apart_bound, check_apart
 from leastnoise.bounds.union_norm import union_norm_below
 from leastnoise.core.errors import DesignError, PlanFileError
@@ -296,14 +292,23 @@ def _stderr_bound(products: Products, weights: Array, witness: ProductWitness) -
     """What no Gaussian noise of profile 1 has less than, as the weighted sum of standard errors.
 
     Raises:
-        DesignError: unless the products are cross tables with weights alike, or one product.
+        DesignError: if the products are too many, or the weights of another form.
     """
     if witness.p is None:
         return 0.0
     if products.are_marginals and not witness.rows and (witness.apart is not None or _are_alike(witness.q)):
         return table_stderr_bound(products, weights, witness.p, witness.apart or {(): 1.0})
+    if len(products.terms) > 1 and not witness.rows and witness.apart is None:
+        asked = _without_idle_axes(products)
+        if n_entries(asked) <= MAX_ENTRIES:
+            of_axes = [own for own, kinds in zip(witness.q, products.kinds, strict=True) if kinds]
+            return union_stderr_bound(asked, weights, witness.p, of_axes)
     if len(products.terms) > 1 or witness.apart is not None:
-        raise refuse_union()
+        raise DesignError(
+            "these weights of product form prove nothing about absolute errors of so many products and cells",
+            field="witness",
+            remedy="design the plan again",
+        )
     (term,) = products.terms
     least = float(weights[0])
     for place, number in zip(term.places, term.kinds, strict=True):

@@ -65,6 +65,10 @@ class UnionRotations:
         self._d = [self._diagonals(a) for a in range(len(self._factors))]
         self.masses: list[Array] = [np.zeros(len(U)) for U in self._U]
 
+    def of_axis(self, a: int) -> tuple[Array, list[Array]]:
+        """The rotation U of an axis, and the contraction Y of every kind."""
+        return self._U[a], self._Y[a]
+
     def change_factors(self, factors: Sequence[Sequence[Array]]) -> None:
         """Go on with other factors from the same rotations."""
         self._factors = [list(own) for own in factors]

@@ -46,7 +46,8 @@ class Request:
     The time limit counts from `began`, when the request was made; `is_promised` says whether somebody asked
     for it. A limit that `design` sets by itself only ends searches, and refuses nobody. `known` is the
     objective of the best plan that other methods have found, in the unit of the certificate: a search that
-    stays far above it may end early.
+    stays far above it may end early. `term_weights` are weights of the workload's products, one for each,
+    that take the place of the objective's.
     """
 
     workload: Workload
@@ -62,6 +63,7 @@ class Request:
     over: str | None = None
     is_promised: bool = True
     known: float | None = None
+    term_weights: Array | None = None
     least: LeastLoss = LeastLoss()  # noqa: RUF009 - a frozen value
     began: float = field(default_factory=lambda: time.monotonic(), init=False)
 

@@ -37,6 +37,7 @@ from leastnoise.planning.families.product_requests import (
     table_sizes,
 )
 from leastnoise.planning.families.residuals import MAX_PIECES
+from leastnoise.planning.families.union_absolute import find_absolute_union, refuse_absolute
 from leastnoise.planning.joint.joint_caps import (
     WITHIN_NORMS,
     WITHIN_STEPS,
@@ -130,6 +131,8 @@ def _refuses(request: Request) -> str | None:
         return "there is a single cell"
     if asked.n_cells > MAX_CELLS:
         return f"it takes at most {MAX_CELLS:,} cells; this workload has {in_figures(asked.n_cells)}"
+    if request.objective.kind == "absolute":
+        return refuse_absolute(request)
     if request.objective.kind != "total":
         n_queries = sum(term.n_rows for term in asked.terms)
         if n_queries > MAX_CAPPED:
@@ -169,6 +172,8 @@ _LAST_EVALUATIONS = 100.0
 
 
 def _find(request: Request) -> SearchResult:
+    if request.objective.kind == "absolute":
+        return find_absolute_union(request, _find)
     question = product_request(request)
     search = _Search(request, question)
     if request.objective.kind == "total":
@@ -491,4 +496,5 @@ JOINT = Method(
     _find,
     needs=_needs,
     matrix_size=largest_axis,
+    takes_absolute=True,
 )

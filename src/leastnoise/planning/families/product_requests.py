@@ -68,7 +68,9 @@ def product_request(request: Request) -> ProductRequest:
     assert products is not None
     objective = request.objective
     caps = objective.batch_caps(request.workload)
-    weights = per_term(objective.batch_weights(request.workload), products)
+    weights = request.term_weights
+    if weights is None:
+        weights = per_term(objective.batch_weights(request.workload), products)
     return ProductRequest(products, weights, None if caps is None else per_term(caps, products))
 
 

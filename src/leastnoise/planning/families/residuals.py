@@ -45,6 +45,7 @@ from leastnoise.planning.families.residual_proofs import (
     proof_within,
     proving_most,
 )
+from leastnoise.planning.families.union_absolute import find_absolute_union, refuse_absolute
 from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.oblique.largest_variance import Alternated, alternate
 from leastnoise.planning.oblique.proposal import (
@@ -140,10 +141,12 @@ def _refuses(request: Request) -> str | None:
     pieces = sum(2 ** len(s) for s in product_request(request).products.sets)
     if pieces > MAX_PIECES:
         return f"its products have {pieces:,} blocks, and at most {MAX_PIECES:,} are looked at"
-    return None
+    return refuse_absolute(request) if request.objective.kind == "absolute" else None
 
 
 def _find(request: Request) -> SearchResult:
+    if request.objective.kind == "absolute":
+        return find_absolute_union(request, _find)
     question = product_request(request)
     if one_axis.serves(request, question):
         return one_axis.find(request, question)
@@ -423,5 +426,6 @@ RESIDUALS = Method(
     _find,
     matrix_size=largest_axis,
     takes_periods=True,
+    takes_absolute=True,
     needs=_needs,
 )
