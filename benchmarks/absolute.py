@@ -53,6 +53,20 @@ PROBLEMS: dict[str, Callable[[], ln.Workload]] = {
     ),
     "one product, ages up to x by area": lambda: ln.assemble([ln.Prefix("age") * ln.Marginal("area")], TOWN),
     "0-, 1- and 2-way tables of 50 attributes": _many,
+    "a union: running sums, tables and the sum of all ages": lambda: ln.assemble(
+        [
+            ln.Prefix("age") * ln.Marginal("sex"),
+            ln.Prefix("age"),
+            ln.Sum("age"),
+            ln.Marginal("area", "sex"),
+            ln.Marginal("area", "job"),
+        ],
+        ln.Schema(age=range(100), sex=("F", "M"), area=range(20), job=range(8)),
+    ),
+    "strips both ways of 32 by 32 cells": lambda: ln.assemble(
+        [ln.Prefix("x") * ln.Marginal("y"), ln.Marginal("x") * ln.Prefix("y")],
+        ln.Schema(x=range(32), y=range(32)),
+    ),
     "60 random rows of one size": lambda: _random(0.0),
     "60 random rows, sizes apart by e²": lambda: _random(2.0),
 }

@@ -13,8 +13,8 @@ weights p_j of whole products, √p_j Π_a d_{j,a}[i_a] over the length of all o
 sums of B.
 
 An axis whose values are counted one by one, or not at all, is taken with q alike for all: it then has two
-kinds of directions, the sum of all n values and n − 1 others, and all rows have the same b. So such an axis is
-two numbers for each kind, however many values it has. An axis that all products ask alike is a factor.
+kinds of directions, the sum of all n values and n − 1 others, and all rows have the same b. So such an axis
+is two numbers for each kind, however many values it has. An axis that all products ask alike is a factor.
 """
 
 from __future__ import annotations

@@ -61,8 +61,8 @@ def find_absolute_union(request: Request, find_total: Callable[[Request], Search
         endings.append(found.ended)
         roots, squares = _sums(request, found, products)
         value = math.fsum(c * roots)
-        if best is None or value < best[0]:
-            before = math.inf if best is None else best[0]
+        before = math.inf if best is None else best[0]
+        if value < before:
             best = value, replace(found, q=_with_weights(found, weighted))
         if request.deadline.is_past or value > before * (1 - _LITTLE):
             break
