@@ -2,6 +2,7 @@
 
     dense             the certified optimum, over matrices
     dense_capped      the same where variances have caps
+    dense_absolute    the same for absolute errors
     few_queries       the same for few queries over many cells
     few_tables        the same for products whose tables hold few numbers
     product           the certified optimum for one product, attribute by attribute
@@ -9,6 +10,7 @@
     residuals         unions of products, by the search in `oblique`
     residual_proofs   weights that prove how good these are
     joint             unions of products that cross ordered attributes, by the search in `joint`
+    union_absolute    absolute errors of unions, by weights of products
     fixed_rows        every cell, every query, a tree, wavelets
     attribute_sets    Fourier queries and data cubes
     eigen             the adaptive mechanism: weights for eigenvectors, and two quicker variants
