@@ -298,7 +298,7 @@ _NEEDS = {
     "total": dense_needs(held=8, first=14, step=8, spans=True),
     "largest": dense_needs(held=16, first=28, step=20, spans=True),
     "total-within-caps": dense_needs(held=25, first=56, step=25, spans=True),
-    "absolute": dense_needs(held=9, first=40, step=8, spans=True),
+    "absolute": dense_needs(held=9, first=16, step=8, spans=True),
 }
 
 

@@ -206,7 +206,7 @@ def _needs(request: Request) -> Needs:
     if request.objective.kind == "largest":
         return axis_needs(request, held=16.2, first=29, step=20)
     if request.objective.kind == "absolute":
-        return axis_needs(request, held=9.1, first=40, step=8)
+        return axis_needs(request, held=9.1, first=16, step=8)
     return axis_needs(request, held=8.1, first=14, step=8)
 
 
