@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from fractions import Fraction
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +18,14 @@ from leastnoise.bounds import certify, nuclear_norm
 from leastnoise.core import container, merged_cells
 from leastnoise.core.errors import DesignError, MethodError, PlanFileError, QueryError, TooLargeError
 from leastnoise.core.operators import AllOnes, CumulativeSum, Identity, Kronecker, Matrix, Selected, Stack
+from leastnoise.core.table_rows import TableRows
 from leastnoise.planning import Plan, design, load_plan, plan_from_parts
 from leastnoise.planning.families import dense, few_queries
 from leastnoise.privacy import GDP
 from leastnoise.query import Marginal, MaxVariance, Schema, Where, Workload, assemble
 from leastnoise.release import adjust, measure
 from leastnoise.report import audit, summarize
-from leastnoise.strategy import CombinedRows
-from leastnoise.strategy.longest_column import groups_of
+from leastnoise.strategy import CombinedRows, TableColumns
 from support import refuses
 from tolerances import ROUNDING, SOLVER
 
@@ -116,10 +115,9 @@ def test_a_direction_that_one_cell_has_is_not_lost() -> None:
     assert answers == pytest.approx(W @ x, rel=1e-9)
 
 
-def test_the_longest_column_is_exact_where_rows_come_in_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_longest_column_is_exact_where_rows_are_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     """Products tell apart the cells of their own tables; near ties are settled in integers all the same."""
-    monkeypatch.setattr(import_module("leastnoise.strategy.longest_column"), "_LOOKUP", 0)
-    n_grouped = 0
+    monkeypatch.setattr(TableRows, "is_quick", True)
     for seed in range(8):
         rng = np.random.default_rng(seed)
         sizes = rng.integers(2, 5, size=3)
@@ -138,11 +136,10 @@ def test_the_longest_column_is_exact_where_rows_come_in_groups(monkeypatch: pyte
             C = np.diag(np.full(k, 2**40)) + np.triu(rng.integers(0, 2, size=(k, k)), 1)
         C[np.diag_indices(k)] += 2**41
         strategy = CombinedRows(C, queries, some, scale=1, noise="gaussian")
-        n_grouped += groups_of(queries, np.arange(stack.shape[1])) is not None
+        assert isinstance(strategy._columns, TableColumns)
         A = C.astype(object) @ stack.dense(np.int64)[some].astype(object)
         costs = [sum(int(a) ** 2 for a in column) for column in A.T.tolist()]
         assert strategy.sensitivity == max(costs) == costs[strategy.costliest_cell]
-    assert n_grouped >= 3
 
 
 def test_the_longest_column_is_exact_among_ties() -> None:
@@ -252,7 +249,7 @@ def test_cells_too_many_to_be_compared_are_taken_one_by_one(monkeypatch: pytest.
     )
     monkeypatch.setattr(merged_cells, "MAX_COMPARED_ENTRIES", 1)
     assert again.sensitivity == strategy.sensitivity
-    assert len(again._columns[0]) == again.n_cells > len(strategy._columns[0])
+    assert again._columns.shape[1] == again.n_cells > strategy._columns.shape[1]
 
 
 def test_more_queries_are_taken_where_a_device_passes_over_cells(monkeypatch: pytest.MonkeyPatch) -> None:

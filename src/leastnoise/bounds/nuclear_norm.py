@@ -23,6 +23,7 @@ import numpy as np
 from leastnoise.core.backend import Backend
 from leastnoise.core.decompositions import agree_along, eigh, svd, there_or_here
 from leastnoise.core.operators import Array, is_whole_space, require_room
+from leastnoise.core.table_rows import table_rows
 from leastnoise.query import Workload
 from leastnoise.strategy import smallest_columns
 
@@ -37,8 +38,9 @@ _WRITTEN_OUT = 2**22
 # Low rank is searched for up to this many entries.
 _SKETCHED_ENTRIES = 2**26
 
-# Queries over all cells are written out as floats up to this many entries, 2 GB; beyond, over cells that
-# have weights, as bytes where they fit. 500 conditions over a million cells took 8 GB as floats.
+# Queries over all cells are written out as floats up to this many entries, 2 GB. Beyond, they are summed
+# table by table where each looks at few attributes, or over the cells that have weights, as bytes:
+# 500 conditions over a million cells took 8 GB as floats.
 _WHOLE_ENTRIES = 2**28
 
 # Cells whose columns are floats together there.
@@ -78,9 +80,12 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
         # Columns without weight add nothing: a bound over a million cells has weights on some thousands.
         return _bound_of_columns(workload.operator.columns(support) * np.sqrt(w)[:, None], q[support])
     operator = workload.operator
-    is_small = operator.is_integer and operator.largest <= np.iinfo(np.int8).max
-    if is_small and operator.shape[0] < len(support) and math.prod(operator.shape) > _WHOLE_ENTRIES:
-        return _bound_of_many_columns(workload, w, support, q[support])
+    if math.prod(operator.shape) > _WHOLE_ENTRIES and operator.shape[0] < len(support):
+        tables = table_rows(operator)
+        if tables is not None and tables.is_quick:
+            return _bound_of_gram(tables.weighted_gram(q), w, q)
+        if operator.is_integer and operator.largest <= np.iinfo(np.int8).max:
+            return _bound_of_many_columns(workload, w, support, q[support])
     is_known = _is_gram_known(workload, w)
     if np.count_nonzero(w) * workload.shape[1] <= _SKETCHED_ENTRIES and not is_known:
         of_few = _few_directions_below(counted_rows(workload, w), np.sqrt(q))
@@ -129,6 +134,11 @@ def _bound_of_many_columns(workload: Workload, w: Array, support: Array, q: Arra
         some = slice(start, start + _CELLS_AT_A_TIME)
         rows = entries[:, some] * np.sqrt(q[some])
         K += rows @ rows.T
+    return _bound_of_gram(K, w, q)
+
+
+def _bound_of_gram(K: Array, w: Array, q: Array) -> float:
+    """The same from W diag(q) Wᵀ, which is overwritten."""
     K *= np.sqrt(w)[:, None]
     K *= np.sqrt(w)
     scale = float(np.diag(K).max(initial=0))

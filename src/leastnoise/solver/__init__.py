@@ -40,6 +40,7 @@ from leastnoise.solver.capped_product_weights import (
     total_within_weights,
 )
 from leastnoise.solver.column_generation import (
+    Generated,
     generated_total,
     least_total_of_many,
     least_total_of_many_pairs,
@@ -71,6 +72,7 @@ __all__ = [
     "CappedSolution",
     "CappedWeights",
     "CrossedTables",
+    "Generated",
     "ImplicitRows",
     "OneAxisPoint",
     "OneAxisProblem",

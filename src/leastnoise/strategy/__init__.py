@@ -28,6 +28,7 @@ A module imports only modules that stand above it here:
     budget          what a strategy may spend, and the least scale that keeps to it
     rounding        from real coefficients to integer rows
     query_rows      queries as they are asked, each answered by its own measurement
+    query_columns   the columns of queries over many cells, one of each kind
     longest_column  the longest column of combinations of queries, exactly
     combined_rows   combinations of a workload's own queries, for few of them over many cells
     structured      blocks of products, for domains that no matrix holds
@@ -49,7 +50,6 @@ from leastnoise.strategy.combined_rows import (
     CombinedProposal,
     CombinedRows,
     combined_rows,
-    smallest_columns,
 )
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
@@ -61,6 +61,7 @@ from leastnoise.strategy.measured import (
     Measured,
     Spread,
 )
+from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked, query_rows_from_plain
 from leastnoise.strategy.rounding import (
     GRID_TOLERANCE,
@@ -104,6 +105,7 @@ __all__ = [
     "CombinedProposal",
     "CombinedRows",
     "CountTables",
+    "HeldColumns",
     "JointProposal",
     "JointRows",
     "Measured",
@@ -115,6 +117,7 @@ __all__ = [
     "StoredIntegers",
     "Strategy",
     "Structured",
+    "TableColumns",
     "WeightedTables",
     "answers_in_time",
     "basis_of",

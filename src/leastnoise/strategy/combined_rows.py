@@ -11,7 +11,7 @@ are one kind, and the columns of the kinds are held in as few bytes as their ent
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any
 
@@ -19,24 +19,16 @@ import numpy as np
 
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
-from leastnoise.core.merged_cells import Cells, can_compare, merged_cells, row_blocks
+from leastnoise.core.merged_cells import Cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, Selected, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy.budget import check_spent, least_scale
-from leastnoise.strategy.longest_column import (
-    RowGroup,
-    cells_of_all_kinds,
-    groups_of,
-    longest_column,
-    squares_by_groups,
-)
+from leastnoise.strategy.longest_column import longest_column
 from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
+from leastnoise.strategy.query_columns import MANY_DIRECTIONS, QueryColumns, column_blocks, query_columns
 from leastnoise.strategy.rounding import rounded_triangle
-
-# Columns worked on at a time.
-_BLOCK = 2**15
 
 # What a record of each cell spends is listed up to this many cells.
 _MAX_LISTED = 2**17
@@ -50,10 +42,6 @@ _CANDIDATES = 8
 # Numbers of the combinations that answer a workload which are kept, 256 MB.
 _MAX_KEPT = 2**25
 
-# Directions, at most, where such columns are taken in equal steps through the cells, and all of them count.
-# Of more, a random draw is all but certain to hold every cell of tables that k numbers describe.
-_MANY_DIRECTIONS = 512
-
 # Bits of a limb of the counts. With 2^21 cells and entries below 2^20 sums stay below 2^62.
 _LIMB = 21
 
@@ -62,16 +50,6 @@ _PROBES = 3
 
 # Beside the length of a row, a probe of what is left over may be this many times as long as that itself.
 _PROBE_FACTOR = 4.0
-
-
-def smallest_columns(operator: Operator, cells: Array) -> Array:
-    """Some columns of an operator of whole numbers, (m, len(cells)), in as few bytes as its entries need."""
-    largest = int(operator.largest)
-    dtype = next(t for t in (np.int8, np.int16, np.int32, np.int64) if largest <= np.iinfo(t).max)
-    found = np.empty((operator.shape[0], len(cells)), dtype=dtype)
-    for at, block in row_blocks(operator):
-        found[at] = block[:, cells]
-    return found
 
 
 class CombinedRows(Measured):
@@ -126,19 +104,13 @@ class CombinedRows(Measured):
         return self.queries.shape[1]
 
     @cached_property
-    def _cells(self) -> Cells:
-        if not can_compare(self.queries):
-            return Cells.all_of(self.n_cells)
-        return merged_cells(self.queries, up_to_sign=not self.neighbours.replaces)
-
-    @cached_property
-    def _columns(self) -> Array:
+    def _columns(self) -> QueryColumns:
         """The queries' entries for one cell of each kind, (k, d)."""
-        return smallest_columns(self.queries, self._cells.first)
+        return query_columns(self.queries, up_to_sign=not self.neighbours.replaces)
 
-    def _blocks(self) -> Iterator[Array]:
-        for start in range(0, self._columns.shape[1], _BLOCK):
-            yield self._columns[:, start : start + _BLOCK]
+    @property
+    def _cells(self) -> Cells:
+        return self._columns.cells
 
     @cached_property
     def _triangle(self) -> Array:
@@ -149,7 +121,8 @@ class CombinedRows(Measured):
     @cached_property
     def sensitivity(self) -> int:
         if self.neighbours.replaces and self._columns.shape[1] <= _MAX_PAIRED:
-            rows = exact.product(self.coefficients, self._columns.astype(np.int64))
+            columns = self._columns.take(np.arange(self._columns.shape[1]))
+            rows = exact.product(self.coefficients, columns.astype(np.int64))
             largest = max(exact.largest_pair_costs(rows, 2), default=0)
         else:
             # ‖a − b‖ ≤ ‖a‖ + ‖b‖ is at most twice the longest.
@@ -164,11 +137,7 @@ class CombinedRows(Measured):
     @cached_property
     def _longest_column(self) -> tuple[int, int]:
         """max_i ‖C b_i‖², exactly, and a kind of cells that has it."""
-        return longest_column(self.coefficients, self._columns, self._groups)
-
-    @cached_property
-    def _groups(self) -> list[RowGroup] | None:
-        return groups_of(self.queries, self._cells.first)
+        return longest_column(self.coefficients, self._columns)
 
     @cached_property
     def column_costs(self) -> tuple[int, ...]:
@@ -176,7 +145,7 @@ class CombinedRows(Measured):
         if self.neighbours.replaces:
             return (self.sensitivity,) * self.n_cells
         costs: list[int] = []
-        for block in self._blocks():
+        for block in column_blocks(self._columns):
             costs += exact.column_square_sums(exact.product(self.coefficients, block.astype(np.int64)))
         every = np.zeros(self.n_cells, dtype=object)
         every[self._cells.used] = np.array(costs, dtype=object)[self._cells.kind]
@@ -216,19 +185,14 @@ class CombinedRows(Measured):
         """Kinds of cells whose columns span all directions, a few for each, or one where there are many."""
         k, d = self._columns.shape
         n_candidates = min(d, _CANDIDATES * k)
-        if k <= _MANY_DIRECTIONS:
-            candidates = np.unique(np.linspace(0, d - 1, n_candidates).astype(np.intp))
-        elif self._groups is None:
-            candidates = np.random.default_rng(0).choice(d, n_candidates, replace=False)
-        else:
-            candidates = cells_of_all_kinds(self._groups, 2 * k)
+        candidates = self._columns.candidates(n_candidates)
         # One cell that each query counts, which a sample may miss.
-        candidates = np.union1d(candidates, [int(np.argmax(row != 0)) for row in self._columns])
+        candidates = np.union1d(candidates, self._columns.nonzero())
         # More columns than directions know combinations better, and take as much longer.
-        chosen = candidates if k <= _MANY_DIRECTIONS else candidates[:0]
+        chosen = candidates if k <= MANY_DIRECTIONS else candidates[:0]
         basis = np.zeros((k, 0))
         while True:
-            pivots, basis = spanning_columns(self._columns[:, candidates].astype(float), basis)
+            pivots, basis = spanning_columns(self._columns.take(candidates).astype(float), basis)
             chosen = np.union1d(chosen, candidates[pivots])
             if basis.shape[1] == k:
                 return chosen
@@ -243,11 +207,12 @@ class CombinedRows(Measured):
 
     def _shares_outside(self, Q: Array) -> Array:
         """How much of every column lies outside what Q spans, of its squared length."""
-        if self._groups is not None:
-            inside, squares = squares_by_groups(Q.T, self._groups)
+        tables = self._columns.tables
+        if tables is not None:
+            inside, squares = tables.squares(Q @ Q.T), tables.squares(np.eye(len(Q)))
             return np.asarray(1 - inside / np.where(squares > 0, squares, 1))
         shares = []
-        for block in self._blocks():
+        for block in column_blocks(self._columns):
             b = block.astype(float)
             squares = (b**2).sum(axis=0)
             shares.append(1 - ((Q.T @ b) ** 2).sum(axis=0) / np.where(squares > 0, squares, 1))
@@ -258,7 +223,7 @@ class CombinedRows(Measured):
         """An orthogonal and a triangular factor of the transposed columns that span all directions."""
         from scipy import linalg
 
-        Q, triangle = linalg.qr(self._columns[:, self._spanning].T.astype(float), mode="economic")
+        Q, triangle = linalg.qr(self._columns.take(self._spanning).T.astype(float), mode="economic")
         return Q, triangle
 
     def _combinations(self, operator: Operator) -> Array:
@@ -337,10 +302,7 @@ class CombinedRows(Measured):
     def estimates(self, measurements: Array) -> Array:
         from scipy import linalg
 
-        gram = np.zeros((self.n_measured, self.n_measured))
-        for start, block in zip(range(0, self._columns.shape[1], _BLOCK), self._blocks(), strict=True):
-            b = block.astype(float)
-            gram += (b * self._cells.counts[start : start + _BLOCK]) @ b.T
+        gram = self._columns.gram(self._cells.counts)
         return np.asarray(self.queries.adjoint(linalg.solve(gram, self._query_estimates(measurements))))
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:

@@ -20,11 +20,12 @@ from leastnoise.core.merged_cells import Cells
 from leastnoise.core.numerical_rank import of_unit_length, strongest_rows
 from leastnoise.core.operators import Array
 from leastnoise.core.resources import Needs, products
+from leastnoise.core.table_rows import TableRows
 from leastnoise.planning.families.merged import kinds_of
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.privacy import GAUSSIAN
-from leastnoise.solver import Run, generated_from_both_sides, generated_total, least_total_over_all
-from leastnoise.strategy import CombinedProposal, smallest_columns
+from leastnoise.solver import Generated, Run, generated_from_both_sides, generated_total, least_total_over_all
+from leastnoise.strategy import CombinedProposal, HeldColumns, TableColumns
 
 # Queries, at most: their columns are worked on in coordinates of as many numbers.
 MAX_QUERIES = 1_024
@@ -49,6 +50,22 @@ _BLOCK = 2**15
 
 # Random combinations of cells in which the rank is sought beyond the number of queries.
 _OVERSAMPLING = 64
+
+# Vectors of random signs over all cells that are held at a time.
+_SIGNS = 16
+
+# How noise was found, for the notes of plans.
+_BOTH_SIDES = "accelerated weights and smoothed noise in turn"
+_INTERIOR = "interior-point method with generated columns on the dual"
+
+# Table by table: products of (m, m) matrices in a step and after the search, operations for each coefficient
+# to find queries that span all, vectors over all cells and (m, m) matrices held at once, steps as a rule.
+_DECOMPOSED = 12.0
+_DECOMPOSED_AFTER = 200.0
+_SKETCHED = 200.0
+_VECTORS = 60.0
+_SQUARES = 40.0
+_STEPS = 250.0
 
 # Passes over all columns of a search that ends soon, and after it.
 _PASSES = 12.0
@@ -84,6 +101,13 @@ def _limits(request: Request) -> tuple[int, int]:
 def needs(request: Request) -> Needs:
     """The memory and time that it takes."""
     m, n = request.workload.shape
+    columns = TableColumns.of(request.workload.operator)
+    if columns is not None:
+        one = columns.tables.work
+        step = 2 * one + products(_DECOMPOSED, m, m)
+        first = _SKETCHED * m * n + step
+        last = _PASSES_AFTER * one + products(_DECOMPOSED_AFTER, m, m)
+        return Needs(8.0 * (_VECTORS * n + _SQUARES * m * m), first, step, last, _STEPS)
     one = products(1, m, n)
     # The columns in one byte each, twice while they are collected, and blocks of floats.
     return Needs(2.0 * m * n + 16.0 * m * _BLOCK + 6e8, _PASSES * one, one, _PASSES_AFTER * one)
@@ -115,6 +139,32 @@ class CompactColumns:
         return found
 
 
+@dataclass(frozen=True, eq=False)
+class TablePasses:
+    """Columns G w_i of queries that look at few attributes each: a pass over all costs little."""
+
+    G: Array  # (k, m)
+    tables: TableRows
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(k, d)."""
+        return self.G.shape[0], self.tables.n_cells
+
+    def take(self, index: Array) -> Array:
+        """Some of them, (k, len(index))."""
+        return np.asarray(self.G @ self.tables.columns(index))
+
+    def gram(self, q: Array) -> Array:
+        """Σ q_i G w_i w_iᵀ Gᵀ, (k, k)."""
+        return np.asarray(self.G @ self.tables.weighted_gram(q) @ self.G.T)
+
+    def prices(self, M: Array) -> Array:
+        """‖M G w_i‖² for every column; rounding may leave one of them slightly negative."""
+        root = M @ self.G
+        return np.maximum(self.tables.squares(root.T @ root), 0.0)
+
+
 class DeviceColumns:
     """The same on a device, in double precision, as `least_total_over_all` passes over them."""
 
@@ -144,40 +194,72 @@ class DeviceColumns:
         return [slice(start, start + _BLOCK) for start in range(0, self.shape[1], _BLOCK)]
 
 
-@dataclass(frozen=True, eq=False)
-class _Queries:
-    """The queries over one cell of each kind, and which of them span all."""
-
-    entries: Array  # (m, d)
-    weights: Array  # (m,)
-
-    @cached_property
-    def _sketch(self) -> Array:
-        """Random combinations of the cells, (m, m + _OVERSAMPLING)."""
-        m, d = self.entries.shape
-        generator = np.random.default_rng(0)
-        total = np.zeros((m, m + _OVERSAMPLING))
-        for start in range(0, d, _BLOCK):
-            block = self.entries[:, start : start + _BLOCK]
-            signs = generator.integers(0, 2, size=(block.shape[1], m + _OVERSAMPLING), dtype=np.int8)
-            # Sums of at most 2^15 whole numbers below 2^7 are exact in single precision.
-            total += block.astype(np.float32) @ (2 * signs.astype(np.float32) - 1)
+def _sketch(columns: HeldColumns | TableColumns, n_combinations: int) -> Array:
+    """Random combinations of the columns of all queries, (m, n_combinations)."""
+    generator = np.random.default_rng(0)
+    m, d = columns.shape
+    total = np.zeros((m, n_combinations))
+    if isinstance(columns, TableColumns):
+        for start in range(0, n_combinations, _SIGNS):
+            some = slice(start, min(start + _SIGNS, n_combinations))
+            total[:, some] = columns.tables.apply(_signs(generator, d, some.stop - some.start))
         return total
+    for start in range(0, d, _BLOCK):
+        block = columns.entries[:, start : start + _BLOCK]
+        # Sums of at most 2^15 whole numbers below 2^7 are exact in single precision.
+        total += block.astype(np.float32) @ _signs(generator, block.shape[1], n_combinations)
+    return total
+
+
+def _signs(generator: np.random.Generator, n: int, count: int) -> Array:
+    """Random signs, (n, count), in single precision."""
+    return 2 * generator.integers(0, 2, size=(n, count), dtype=np.int8).astype(np.float32) - 1
+
+
+def _least_total(
+    columns: HeldColumns | TableColumns, positions: Array, G: Array, run: Run
+) -> tuple[Generated, str]:
+    """The best noise for the queries at some positions, and how it was found."""
+    is_host, has_many = run.backend == "numpy", len(G) > MANY_DIRECTIONS
+    if isinstance(columns, TableColumns):
+        passes = TablePasses(G, columns.tables.at(positions))
+        if is_host and not has_many:
+            return generated_total(passes, run), _INTERIOR
+        return least_total_over_all(passes, run), f"{_BOTH_SIDES}, table by table"
+    entries = columns.entries if len(positions) == columns.shape[0] else columns.entries[positions]
+    if not is_host:
+        return least_total_over_all(DeviceColumns(G, entries, load_backend(run.backend)), run), _BOTH_SIDES
+    if has_many:
+        found = generated_from_both_sides(CompactColumns(G, entries), run)
+        return found, f"{_BOTH_SIDES} with generated columns"
+    return generated_total(CompactColumns(G, entries), run), _INTERIOR
+
+
+@dataclass(frozen=True, eq=False)
+class _SpanningQueries:
+    """Which of the queries span all, by random combinations of their columns.
+
+    Attributes:
+        sketch: (m, more than m).
+        weights: (m,).
+    """
+
+    sketch: Array
+    weights: Array
 
     @cached_property
     def positions(self) -> Array:
         """Queries that span all, rising."""
-        return np.sort(strongest_rows(of_unit_length(self._sketch)))
+        return np.sort(strongest_rows(of_unit_length(self.sketch)))
 
     def root(self) -> Array:
         """G, (k, k), with GᵀG = Lᵀ diag(w) L, W = L B and B the queries at `positions`."""
         from scipy import linalg
 
-        m = len(self.entries)
-        if len(self.positions) == m:
+        if len(self.positions) == len(self.weights):
             S = np.diag(self.weights)
         else:
-            L = linalg.lstsq(self._sketch[self.positions].T, self._sketch.T)[0].T
+            L = linalg.lstsq(self.sketch[self.positions].T, self.sketch.T)[0].T
             S = L.T @ (L * self.weights[:, None])
         try:
             return np.asarray(linalg.cholesky(S / S.diagonal().max()))
@@ -195,33 +277,23 @@ def find(request: Request) -> SearchResult:
     from scipy import linalg
 
     workload = request.workload
-    n = workload.shape[1]
+    m, n = workload.shape
     deadline = Deadline.after(request.time_limit)
-    cells = kinds_of(request) or Cells.all_of(n)
-    counted = request.objective.weights(workload)
-    queries = _Queries(smallest_columns(workload.operator, cells.first), counted)
-    positions, G = queries.positions, queries.root()
-    entries = queries.entries if len(positions) == workload.shape[0] else queries.entries[positions]
+    operator = workload.operator
+    columns = TableColumns.of(operator) or HeldColumns(operator, kinds_of(request) or Cells.all_of(n))
+    spanning = _SpanningQueries(_sketch(columns, m + _OVERSAMPLING), request.objective.weights(workload))
+    positions, G = spanning.positions, spanning.root()
     run = Run(max(request.tol / 2, LEAST_GAP), Watch(deadline, request.progress), request.backend)
-    if request.backend == "numpy" and len(G) > MANY_DIRECTIONS:
-        found = generated_from_both_sides(CompactColumns(G, entries), run)
-        how = "accelerated weights and smoothed noise in turn with generated columns"
-    elif request.backend == "numpy":
-        found = generated_total(CompactColumns(G, entries), run)
-        how = "interior-point method with generated columns on the dual"
-    else:
-        columns = DeviceColumns(G, entries, load_backend(request.backend))
-        found = least_total_over_all(columns, run)
-        how = "accelerated weights and smoothed noise in turn"
+    found, how = _least_total(columns, positions, G, run)
     C = linalg.qr(found.M @ G, mode="r", check_finite=False)[0]
     q = np.zeros(n)
-    q[cells.first[found.index]] = found.q
+    q[columns.cells.first[found.index]] = found.q
     ended = found.ended if request.tol / 2 >= LEAST_GAP or found.ended == "deadline" else "exhausted"
     return SearchResult(
         CombinedProposal(np.triu(C), workload, positions, 1.0),
         q,
         "stopped",
         f"{how}, {found.steps} steps, over "
-        f"{len(cells.first):,} kinds of cells, combining the queries themselves",
+        f"{columns.shape[1]:,} kinds of cells, combining the queries themselves",
         ended,
     )
