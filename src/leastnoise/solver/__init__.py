@@ -11,6 +11,7 @@
     rows.py                 queries with caps, as an array or known by what they do
     mean.py                 the dual function of weights on queries and cells, and its derivatives
     capped_problems.py      the problems with caps as convex functions, for `path_following`
+    tightening.py           noise near an optimum under caps, moved until those that bind hold with equality
     capped.py               the least profile and the total variance under caps
     column_generation.py    few directions and many columns, solved for some columns at a time
     both_sides.py           the same by passes over all columns, for devices that are quick at products

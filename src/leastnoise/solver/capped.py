@@ -35,6 +35,7 @@ from leastnoise.solver.capped_problems import (
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
 from leastnoise.solver.path_following import CentralPath, Enough, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
+from leastnoise.solver.tightening import tightened
 
 # Up to this many queries, all of them are solved for at once.
 _ALL_AT_ONCE = 1_500
@@ -51,6 +52,12 @@ _IDLE_VARIANCE = 0.95
 # A round of all queries that stalled begins again this often: of 1,400 random problems the path stalls in 3,
 # and from revived weights it is another one.
 _RESTARTS = 1
+
+# Queries and cells, at most, whose constraints are tightened after a search ...
+_MAX_TIGHTENED = 2_048
+
+# ... in which noise that keeps the caps keeps them with less than this share to spare.
+_LITTLE_ROOM = 1e-3
 
 # Queries that join in a round, at most, unless there are more directions.
 _JOINING = 500
@@ -419,13 +426,49 @@ class _TotalWithinCaps(_CappedRows):
         achieved = (1 - share) * scale * point.base_trace + share * self.anchor.total
         if share == 0:
             return achieved, point.beta / math.sqrt(scale)
-        root = self.device.numpy(point.root) * math.sqrt((1 - share) * scale)
-        return achieved, _strategy(np.vstack([root, self.anchor.root * math.sqrt(share)]), self.B)
+        return achieved, self._mixed(self.device.numpy(point.root), scale, share)
+
+    def _mixed(self, root: Array, scale: float, share: float) -> Array:
+        """The strategy of scaled noise mixed with the anchor."""
+        own = root * math.sqrt((1 - share) * scale)
+        return _strategy(_triangle(np.vstack([own, self.anchor.root * math.sqrt(share)])), self.B)
+
+    def solution(self, found: Round[CappedNoise, Weights]) -> CappedSolution:
+        """The end of a search; where caps leave little room, with its constraints worked out anew."""
+        ended = super().solution(found)
+        room = float(np.min(1 - np.concatenate([self.anchor.v / self.caps, self.anchor.u])))
+        if room > _LITTLE_ROOM or max(self.rows.shape[0], self.B.shape[1]) > _MAX_TIGHTENED:
+            return ended
+        R = _triangle(self.device.numpy(found.primal.point.root))
+        R *= math.sqrt(float((_strategy(R, self.B) ** 2).sum(axis=0).max()))
+        queries = self.rows.take(np.arange(self.n_rows)).T / np.sqrt(self.caps)
+        weights = np.concatenate([found.dual[0] * self.caps, found.dual[1]])
+        moved = tightened(R, queries, _strategy(R, self.B), weights)
+        choices = [self._feasible(root, queries) for root in (R, moved) if root is not None]
+        achieved, strategy = min(choices, key=lambda choice: choice[0])
+        better = replace(ended, strategy=strategy, achieved=achieved)
+        return replace(better, has_converged=better.gap <= self.run.tol)
+
+    def _feasible(self, R: Array, queries: Array) -> tuple[float, Array]:
+        """What noise of the root R achieves once it keeps every cap, and that noise as a strategy.
+
+        Its variances and profiles are those of R itself: in the search they may be off by 1e-10.
+        """
+        v, u = self.caps * ((R @ queries) ** 2).sum(axis=0), (_strategy(R, self.B) ** 2).sum(axis=0)
+        scale, share = mixture(self.caps, self.anchor, v, u)
+        total = scale * float(((self.device.numpy(self.base) @ R.T) ** 2).sum())
+        return (1 - share) * total + share * self.anchor.total, self._mixed(R, scale, share)
 
 
-def _strategy(root: Array, B: Array) -> Array:
-    """R^{−T} B with rootᵀ root = RᵀR = Σ: the rows on which noise of covariance Σ is independent."""
+def _triangle(root: Array) -> Array:
+    """R, upper triangular, with rootᵀ root = RᵀR."""
     from scipy import linalg
 
-    triangle = linalg.qr(root, mode="r")[0][: root.shape[1]]
-    return np.asarray(linalg.solve_triangular(triangle, B, trans="T"))
+    return np.asarray(linalg.qr(root, mode="r")[0][: root.shape[1]])
+
+
+def _strategy(R: Array, B: Array) -> Array:
+    """R^{−T} B with RᵀR = Σ: the rows on which noise of covariance Σ is independent."""
+    from scipy import linalg
+
+    return np.asarray(linalg.solve(R.T, B))

@@ -288,7 +288,7 @@ def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> tuple[Cappe
     if finer >= usual or run.is_late:
         return _feasible(problem, found), math.inf
     # The grid is as much finer as what is spared for it is less.
-    again = _total_sparing(problem, run, finer, is_heuristic)
+    again = _total_sparing(problem, replace(run, tol=run.tol / 4), finer, is_heuristic)
     if not again.solution.is_feasible and found.solution.is_feasible:
         return _feasible(problem, found), math.inf
     return _feasible(problem, again), problem.request.tol * finer / usual

@@ -1,0 +1,69 @@
+"""Noise near the optimum within caps, moved until the constraints that have weights hold with equality.
+
+Where caps leave hardly any room, weights are so large beside the total that rounding in the search, some
+1e-11 of a variance, costs more than the gap asked for. With Σ = RᵀR, queries g_j = R l_j/√c_j and columns
+a_i = R^{−T} b_i, the constraints say that no h = g_j or a_i is longer than 1. A small symmetric E changes
+R to (I + E/2) R, and so
+
+    ‖g_j‖² by g_jᵀ E g_j ,   ‖a_i‖² by −a_iᵀ E a_i .
+
+Sought is E = −Σ_c s_c x_c h_c h_cᵀ over the constraints with weights, s = 1 for queries and −1 for columns,
+that takes away what they deviate from 1 by: a symmetric system (s_c s_d (h_cᵀ h_d)²) x = deviation.
+Corrections need few digits, so that they are as exact as the lengths are.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from leastnoise.core.operators import Array
+
+# Corrections, at most; each leaves the square of what the last one did, and rounding.
+_TURNS = 8
+
+# Constraints take part if their weight is at least this share of the largest. Where caps leave a millionth of
+# room, weights of 1e-6 of the largest still cost more than the gap when they stay off their constraints.
+_COUNTS = 1e-9
+
+# Directions of the system below this share of the strongest are nothing but rounding.
+_WEAK = 1e-16
+
+# Lengths aimed for are below 1 by this much, about what rounding changes.
+_BELOW = 4e-15
+
+# Corrections larger than this lead away from what the search found.
+_LARGEST = 1e-3
+
+
+def tightened(R: Array, queries: Array, columns: Array, weights: Array) -> Array | None:
+    """R moved so that constraints with weights hold with equality; None where they are too far from it.
+
+    Args:
+        R: a root of the covariance, (k, k).
+        queries: l_j/√c_j, (k, m), whose variances are to be at most 1.
+        columns: R^{−T} b_i, (k, n), of length at most 1.
+        weights: of queries and columns, (m + n,).
+    """
+    from scipy import linalg
+
+    k, m = queries.shape
+    counts = np.flatnonzero(weights >= _COUNTS * weights.max(initial=0))
+    signs = np.where(counts < m, 1.0, -1.0)
+    h = np.hstack([R @ queries, columns])
+    for _ in range(_TURNS):
+        own = h[:, counts]
+        deviation = (own**2).sum(axis=0) - (1 - _BELOW)
+        if np.abs(deviation).max(initial=0) <= _BELOW:
+            break
+        system = np.outer(signs, signs) * (own.T @ own) ** 2
+        values, vectors = linalg.eigh(system)
+        is_strong = values > _WEAK * values[-1]
+        x = vectors[:, is_strong] @ ((vectors[:, is_strong].T @ deviation) / values[is_strong])
+        E = -(own * (signs * x)) @ own.T
+        if not np.abs(E).max(initial=0) <= _LARGEST:
+            return None
+        half = np.eye(k) + E / 2
+        R = half @ R
+        h[:, :m] = half @ h[:, :m]
+        h[:, m:] = linalg.solve(half, h[:, m:], assume_a="sym")
+    return R
