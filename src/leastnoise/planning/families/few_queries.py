@@ -33,9 +33,10 @@ MAX_QUERIES = 1_024
 # Bytes of the columns of all kinds of cells, at most.
 MAX_COLUMN_BYTES = 2**30
 
-# The same where a device that is quick at products passes over all columns at every step.
-MAX_DEVICE_QUERIES = 2_048
-MAX_DEVICE_BYTES = 2**31
+# The same where a pass over all columns takes seconds at most: on a device that is quick at products, or
+# table by table, where no columns are held at all.
+MAX_QUICK_QUERIES = 2_048
+MAX_QUICK_BYTES = 2**31
 
 # The gap at which the search ends where a smaller one is asked for: each pass over 500 queries and a million
 # cells takes some ten seconds, and gaps below this need many more cells with weights.
@@ -93,9 +94,11 @@ def refuses(request: Request) -> str | None:
 
 def _limits(request: Request) -> tuple[int, int]:
     """Queries and bytes of their columns, at most."""
-    if request.backend == "numpy":
+    m, n = request.workload.shape
+    is_possible = m <= MAX_QUICK_QUERIES and m * n <= MAX_QUICK_BYTES
+    if request.backend == "numpy" and not (is_possible and TableColumns.of(request.workload.operator)):
         return MAX_QUERIES, MAX_COLUMN_BYTES
-    return MAX_DEVICE_QUERIES, MAX_DEVICE_BYTES
+    return MAX_QUICK_QUERIES, MAX_QUICK_BYTES
 
 
 def needs(request: Request) -> Needs:
