@@ -1,6 +1,6 @@
 """190 two-way tables of 20 attributes on every engine, and planning the scans for 4,950 tables.
 
-    python benchmarks/engines.py [--before PATH] [--parts planning duckdb person postgres spark]
+    python benchmarks/engines.py [--before PATH] [--parts planning duckdb person postgres spark texts]
 
 Processor seconds of all processes that a line starts, servers and Java included; equal digests are equal
 counts. With --before, the `src` folder of another version is measured in the same run, line by line.
@@ -25,13 +25,21 @@ from typing import Any
 import numpy as np
 
 TESTS = Path(__file__).resolve().parent.parent / "tests"
-ROWS = {"planning": 0, "duckdb": 4_000_000, "person": 2_000_000, "postgres": 300_000, "spark": 2_000_000}
+ROWS = {
+    "planning": 0,
+    "duckdb": 4_000_000,
+    "person": 2_000_000,
+    "postgres": 300_000,
+    "spark": 2_000_000,
+    "texts": 2_000_000,
+}
 LABELS = {
     "planning": "planning the scans, 100 attributes, all pairs",
     "duckdb": "DuckDB, 4 million records",
     "person": "DuckDB, 2 million records, at most 2 per person",
     "postgres": "PostgreSQL, 300,000 records (server alone)",
     "spark": "Spark local, 2 million records, first count",
+    "texts": "the same as texts, first count",
 }
 AGAIN = "  the same once more"
 
@@ -182,11 +190,18 @@ def spark_engine() -> Any:
     return ibis.pyspark.connect(builder.getOrCreate())
 
 
-def _spark(path: str) -> list[dict[str, Any]]:
+def _spark(path: str, as_texts: bool = False) -> list[dict[str, Any]]:
+    import duckdb
+
     import leastnoise as ln
 
-    engine = spark_engine()
     schema = _schema()
+    if as_texts:
+        columns = ", ".join(f"'value ' || {name} AS {name}" for name in schema.names)
+        duckdb.execute(f"COPY (SELECT {columns} FROM '{path}') TO '{path}.texts.parquet'")
+        path += ".texts.parquet"
+        schema = ln.Schema(**{name: [f"value {k}" for k in range(10)] for name in schema.names})
+    engine = spark_engine()
     data = ln.vectorize(engine.read_parquet(path), schema)
     pairs = list(itertools.combinations(schema.names, 2))
     return [_timed(lambda: data.tables(pairs), _seconds_of_all) for _ in range(2)]
@@ -222,6 +237,7 @@ PARTS: dict[str, Callable[[str], dict[str, Any] | list[dict[str, Any]]]] = {
     "person": _person,
     "postgres": _postgres,
     "spark": _spark,
+    "texts": lambda path: _spark(path, as_texts=True),
 }
 
 

@@ -2,8 +2,8 @@
 
 Spark's executors place whole numbers, floats in bins and listed texts so: the columns are sent as they are
 stored, and Java generates, compiles and runs no code for them. 20 attributes of two million records took
-9.7 s of processor time instead of 13.1 s as numbers, and 13 s instead of 26 s as texts, in a session that had
-just started. All other columns are placed by SQL and arrive as cells.
+9.7 s of processor time instead of 13.1 s as numbers, and 13.5 s instead of 25.6 s as texts, in a session
+that had just started (benchmarks/engines.py). All other columns are placed by SQL and arrive as cells.
 """
 
 from __future__ import annotations
