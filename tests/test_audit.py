@@ -690,7 +690,7 @@ PATH = [
     duckdb_counts._grouped,
     engines.scanner,
     engines._Scans.counts,
-    engines._counted,
+    engines._Scans._counted,
     postgres_counts.PostgresCount.counted,
     postgres_counts.PostgresCount._cells,
     release.measured,

@@ -218,6 +218,12 @@ def test_fetching_replaces_nothing_unasked(folder: Path) -> None:
     succeed("ledger", "fetch", "town.db", "spring")
     assert Path("spring-answers.csv").read_bytes() == Path("town-answers.csv").read_bytes()
     assert "'spring-answers.csv' exists; give another --out" in refuse("ledger", "fetch", "town.db", "spring")
+    # Sentences ran into each other here.
+    line = refuse(*PUBLISH, "--release-id", "spring")
+    assert "exists; a release whose id the ledger knows costs nothing; give another --out, or --force" in line
+    line = refuse(*PUBLISH)
+    assert "so keep the first: `leastnoise ledger show town.db` lists" in line
+    assert "at no cost; give another --out" in line
     succeed("ledger", "fetch", "town.db", "spring", "--out", "b.json")
     assert Path("b.json").exists() and Path("b.html").exists()
     succeed("ledger", "fetch", "town.db", "spring", "--force")

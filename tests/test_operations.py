@@ -282,6 +282,42 @@ def test_bash_completes_commands_and_options(folder: Path) -> None:
     assert "-o default" in done.stdout
 
 
+# What zsh would offer, by the function that the script defines.
+IN_ZSH = """
+compdef() { }
+_arguments() { print -r -- "$@" }
+source complete.zsh
+words=(leastnoise pub); CURRENT=2; _leastnoise_completion
+words=(leastnoise publish --appr); CURRENT=3; _leastnoise_completion
+"""
+
+
+@pytest.mark.thorough
+def test_zsh_and_fish_complete_commands_and_options(folder: Path) -> None:
+    """As far as these shells are installed."""
+    program = folder / "bin" / "leastnoise"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nexec {sys.executable} -m leastnoise "$@"\n')
+    program.chmod(0o755)
+    environment = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "HOME": str(folder)}
+
+    def typed_in(*command: str) -> str:
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=100)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    for shell in ("zsh", "fish"):
+        Path(f"complete.{shell}").write_text(run(f"completion {shell}").stdout)
+        assert "_LEASTNOISE_COMPLETE" in Path(f"complete.{shell}").read_text()
+    if shutil.which("fish") is not None:
+        for words, found in (("pub", "publish"), ("publish --appr", "--approved")):
+            said = typed_in("fish", "-c", f"source complete.fish; complete -C 'leastnoise {words}'")
+            assert said.split()[0] == found
+    if shutil.which("zsh") is not None:
+        said = typed_in("zsh", "-f", "-c", IN_ZSH)
+        assert "publish" in said.splitlines()[0] and "--approved" in said.splitlines()[1]
+
+
 def test_only_an_approved_plan_is_measured_and_no_table_is_opened_before(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,8 @@ import itertools
 import json
 import os
 import stat
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -540,3 +542,30 @@ def test_answers_are_written_whole_or_not_at_all(folder: Path, monkeypatch: pyte
         write_answer_files(release, out)
     with refuses(NotYetError, "release"):
         write_answer_files(ln.adjust(release), folder / "adjusted")
+
+
+# ------------------------------------------------------------------------------------ killed processes
+
+
+def killed(*options: str) -> tuple[int, dict[str, int]]:
+    """The exit code of the script that kills processes, and what it counted."""
+    script = Path(__file__).with_name("block_stress.py")
+    done = subprocess.run([sys.executable, script, *options], capture_output=True, text=True)
+    assert done.stdout, done.stderr
+    return done.returncode, {
+        name: int(count) for name, count in (part.rsplit(" ", 1) for part in done.stdout.split(", "))
+    }
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_processes_killed_at_any_moment_leave_nothing_unpaid_or_drawn_twice() -> None:
+    """A killed process left half of a marker, and the next one refused the folder for holding other files."""
+    code, found = killed("--kills", "20", "--seed", "3")
+    assert code == 0 and found["killed"] >= 20 and found["completed"] == found["releases"] > 1
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are forked")
+def test_blocks_handed_out_before_they_are_recorded_are_found_out() -> None:
+    """The twin of the test above."""
+    code, found = killed("--kills", "1", "--seed", "3", "--twin")
+    assert code == 1 and found["different"] > 0

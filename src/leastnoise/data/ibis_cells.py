@@ -94,7 +94,7 @@ def check_type(name: str, rule: Placement | None, dtype: Any) -> None:
             "table.mutate(day=table.day.strftime('%Y-%m-%d'))",
         )
     search = None if rule is None else rule.search
-    if isinstance(search, Steps) and _is_far(search) and (search.is_clamped or search.n_values > _MAX_LISTED):
+    if isinstance(search, Steps) and is_far(search) and (search.is_clamped or search.n_values > _MAX_LISTED):
         raise DataError(
             f"the range of {name!r} goes beyond {FAR:,}, which this engine does not count",
             field=name,
@@ -134,6 +134,11 @@ def reading(rule: Placement, column: Expression, text: Expression, dialect: Dial
     read = _uncleaned(rule, text, dialect)
     synonym = meant(clean, compared, dialect) if clean.synonyms else None
     return replace(read, is_present=is_present, synonym=synonym)
+
+
+def as_stored(column: Expression) -> ColumnReading:
+    """A column that is read by nobody here and stays as it is."""
+    return ColumnReading(column.notnull(), ((column, str(column.type())),), lambda value: value)
 
 
 def read_column(rule: Placement, column: Expression) -> Expression:
@@ -183,7 +188,7 @@ def _uncleaned(rule: Placement, column: Expression, dialect: Dialect) -> ColumnR
     if isinstance(search, Edges):
         made = [(_float(column, family, dialect), "float64")]
         index = lambda x: _in_bins(search, x)  # noqa: E731
-    elif isinstance(search, Steps) and not _is_far(search):
+    elif isinstance(search, Steps) and not is_far(search):
         made = [(_whole(column, family, dialect), "int64")]
         index = lambda w: _in_steps(search, w)  # noqa: E731
     else:
@@ -345,7 +350,7 @@ def _is_whole(column: Expression, dialect: Dialect) -> Expression:
 # ------------------------------------------------------------------ which cell that is
 
 
-def _is_far(search: Steps) -> bool:
+def is_far(search: Steps) -> bool:
     """Whether a range reaches beyond what is counted in 64 bits."""
     low, high = search.low, search.high
     return max(abs(low), abs(high)) >= FAR or (search.step > 1 and high - low >= 2**53)

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,16 +14,25 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.data.arrow_cells import ALREADY_PLACED, ArrowPlacing, arrow_placing
 from leastnoise.data.block_counts import MAX_COUNTED_CELLS
 from leastnoise.data.columns import column_places
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
-from leastnoise.data.ibis_cells import check_type, person_text, placed, read_column, reading, trimmed_column
+from leastnoise.data.ibis_cells import (
+    as_stored,
+    check_type,
+    person_text,
+    placed,
+    read_column,
+    reading,
+    trimmed_column,
+)
 from leastnoise.data.people import Person
 from leastnoise.data.placement import Placement, placement_of
 from leastnoise.data.postgres_counts import PostgresCount, work_memory
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.data.snapshots import Scan, held_rows, held_version
-from leastnoise.data.spark_counts import coded_columns, counted_in_partitions, has_numpy
+from leastnoise.data.spark_counts import counted_in_partitions, has_numpy, sent_columns
 from leastnoise.data.table_cover import Block, cell_number, n_cells_of, tallied
 from leastnoise.query import Bins, Categories, Integers, Periods, Schema
 
@@ -151,7 +160,7 @@ class _Scans:
             if backend.name == "postgres":
                 watch.attach(stop=backend.con.cancel)
             with _spark_settings(backend) if backend.name == "pyspark" else nullcontext():
-                found = _counted(backend, self._records, self.schema, blocks)
+                found = self._counted(blocks)
             watch.attach()
         except ImportError as error:
             missing = error.name
@@ -162,6 +171,39 @@ class _Scans:
             f"'ibis-framework[{backend.name}]'",
             field=missing,
         )
+
+    def _counted(self, blocks: Sequence[Block]) -> list[npt.NDArray[np.int64]]:
+        backend, schema = self.table.get_backend(), self.schema
+        sizes = [n_cells_of(block, schema) for block in blocks]
+        if route_of(backend, sum(sizes)) == "numpy":
+            records, placings = self._sent
+            query = f"SELECT {', '.join(sent_columns(placings))} FROM ({backend.compile(records)})"
+            return counted_in_partitions(backend._session.sql(query), schema, blocks, placings)
+        records = self._records
+        if backend.name == "postgres":
+            count = PostgresCount(f"({backend.compile(records)}) AS placed", schema, blocks)
+            with work_memory(backend.con, sum(sizes)):
+                return count.counted(_answer(backend, count.query, count.columns))
+        which, cells, n_records = _answer(backend, _grouped(backend, records, schema, blocks), _ANSWER)
+        return tallied(which, cells, n_records, sizes)
+
+    @cached_property
+    def _sent(self) -> tuple[Any, list[ArrowPlacing]]:
+        """The records for `counted_in_partitions`, and how each column is placed there.
+
+        Records that are limited or held have their cells already.
+        """
+        backend, schema = self.table.get_backend(), self.schema
+        if self.limit is not None or self.ends is not None:
+            return self._records, [ALREADY_PLACED] * len(schema.names)
+        backend._run_pre_execute_hooks(self.table)
+        types = list(self.table.schema().values())
+        columns = column_places(self.table.columns, schema.names)
+        rules = [placement_of(schema[name]) for name in schema.names]
+        found = [arrow_placing(rule, types[place]) for rule, place in zip(rules, columns, strict=True)]
+        stored = {k for k, placing in enumerate(found) if placing is not None}
+        records = _placed(backend, self.table, schema, None, stored)
+        return records, [placing or ALREADY_PLACED for placing in found]
 
     @cached_property
     def _records(self) -> Any:
@@ -182,21 +224,6 @@ class _Scans:
             return records
         columns = [*(f"i{k}" for k in range(len(schema.names))), "rest"]
         return self.ends.enter_context(held_rows(backend, records.select(columns)))
-
-
-def _counted(
-    backend: Any, records: Any, schema: Schema, blocks: Sequence[Block]
-) -> list[npt.NDArray[np.int64]]:
-    sizes = [n_cells_of(block, schema) for block in blocks]
-    if route_of(backend, sum(sizes)) == "numpy":
-        query = f"SELECT {', '.join(coded_columns(schema, blocks))} FROM ({backend.compile(records)})"
-        return counted_in_partitions(backend._session.sql(query), schema, blocks)
-    if backend.name == "postgres":
-        count = PostgresCount(f"({backend.compile(records)}) AS placed", schema, blocks)
-        with work_memory(backend.con, sum(sizes)):
-            return count.counted(_answer(backend, count.query, count.columns))
-    which, cells, n_records = _answer(backend, _grouped(backend, records, schema, blocks), _ANSWER)
-    return tallied(which, cells, n_records, sizes)
 
 
 def route_of(backend: Any, n_cells: int) -> str:
@@ -236,8 +263,16 @@ def probe(backend: Any) -> None:
             )
 
 
-def _placed(backend: Any, table: Any, schema: Schema, person: Person | None) -> Any:
+def _placed(
+    backend: Any,
+    table: Any,
+    schema: Schema,
+    person: Person | None,
+    stored: Collection[int] = (),
+) -> Any:
     """The cell of every record, as columns i0, i1, …, rest for `cell_number`, and whose it is, as who.
+
+    The columns of the attributes at the places ``stored`` stay as they are stored; then rest means nothing.
 
     In steps, of which each is SQL before the next begins: Ibis would put the expressions of one into the
     next as often as they are used there.
@@ -254,8 +289,8 @@ def _placed(backend: Any, table: Any, schema: Schema, person: Person | None) -> 
     if any(rule.clean is not None for rule in rules):
         table, columns, texts = _cleaned(backend, table, rules, columns)
     readings = [
-        reading(rule, column, text, dialect)
-        for rule, column, text in zip(rules, columns, texts, strict=False)
+        as_stored(column) if k in stored else reading(rule, column, text, dialect)
+        for k, (rule, column, text) in enumerate(zip(rules, columns, texts, strict=False))
     ]
     made = [list(read.values) for read in readings]
     values = {f"p{k}": (read.is_present, "boolean") for k, read in enumerate(readings)}
@@ -280,9 +315,9 @@ def _placed(backend: Any, table: Any, schema: Schema, person: Person | None) -> 
         index = read.index(*(first[f"v{k}_{j}"] for j in range(len(made[k]))))
         if read.synonym is not None:
             index = first[f"s{k}"].fill_null(index)
-        cells[f"i{k}"] = placed(rule, index, first[f"p{k}"])
-    kinds = {column: "string" if column == "who" else "int64" for column in cells}
-    found = {name: (cells[name], kinds[name]) for name in cells}
+        cells[f"i{k}"] = index if k in stored else placed(rule, index, first[f"p{k}"])
+    kinds = {f"i{k}": str(cells[f"i{k}"].type()) if k in stored else "int64" for k in range(len(names))}
+    found = {name: (cell, kinds.get(name, "string")) for name, cell in cells.items()}
     second = _computed(backend, first, found, is_long=is_long)
     is_kept = [] if person is None else [second["who"].notnull()]
     if _BARRIER in second.columns:

@@ -38,9 +38,10 @@ class ScanPlan:
     """How a question will be counted; it follows from the question and the engine, never from a value.
 
     Attributes:
-        engine: where records are placed in their cells.
+        engine: where the records are.
         n_tables: how many larger tables are counted, of which those asked for are sums, by scan.
-        routes: who counts each scan: "numpy", from the numbers of cells, or "sql", the engine itself.
+        routes: who counts each scan: "numpy", from columns as they are stored or from cells that the engine
+            has found, or "sql", the engine itself.
     """
 
     engine: str
@@ -50,7 +51,7 @@ class ScanPlan:
     def __str__(self) -> str:
         lines = [f"{len(self.routes)} {'scan' if len(self.routes) == 1 else 'scans'} by {self.engine}"]
         for k, (n, route) in enumerate(zip(self.n_tables, self.routes, strict=True), start=1):
-            by = "NumPy, from the numbers of cells" if route == "numpy" else "SQL"
+            by = "NumPy" if route == "numpy" else "SQL"
             lines.append(f"scan {k}: {n} {'table' if n == 1 else 'tables'}, counted by {by}")
         return "\n".join(lines)
 

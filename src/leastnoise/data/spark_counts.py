@@ -1,4 +1,4 @@
-"""The counts of blocks from records that Spark has placed in their cells: by NumPy in every partition.
+"""The counts of blocks by NumPy in every partition of Spark, from columns as stored or placed by SQL.
 
 Executors need Python, NumPy and PyArrow for that; a probe asks them once per session. Where one of these is
 missing, Spark counts by SQL, with a row for each record and block.
@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from leastnoise.data.arrow_cells import ArrowPlacing, column_placer, stored_column
 from leastnoise.data.block_counts import block_counter
 from leastnoise.data.table_cover import Block, LeftOut, n_cells_of
 from leastnoise.query import Schema
@@ -58,16 +59,15 @@ def _without_words() -> Iterator[None]:
         log.disabled = before
 
 
-def coded_columns(schema: Schema, blocks: Sequence[Block]) -> list[str]:
-    """SQL for what `counted_in_partitions` reads, from columns i0, i1, … and rest."""
-    used, flags = _used(schema, blocks), _flags(schema, blocks)
-    cells = [f"CAST(COALESCE(`i{k}`, 0) AS INT) AS `i{k}`" for k in used]
-    nulls = [f"CAST(CASE WHEN `i{k}` IS NULL THEN 1 ELSE 0 END AS TINYINT) AS `n{k}`" for k in flags]
-    return [*cells, "CAST(`rest` AS TINYINT) AS `rest`", *nulls]
+def sent_columns(placings: Sequence[ArrowPlacing]) -> list[str]:
+    """SQL for what `counted_in_partitions` reads, from columns i0, i1, …, one for each attribute."""
+    return [f"{stored_column(f'`i{k}`', placing)} AS `i{k}`" for k, placing in enumerate(placings)]
 
 
-def counted_in_partitions(frame: Any, schema: Schema, blocks: Sequence[Block]) -> list[npt.NDArray[np.int64]]:
-    """The counts of every block, each of shape (n_cells_of the block,), from the columns of `coded_columns`.
+def counted_in_partitions(
+    frame: Any, schema: Schema, blocks: Sequence[Block], placings: Sequence[ArrowPlacing]
+) -> list[npt.NDArray[np.int64]]:
+    """The counts of every block, each of shape (n_cells_of the block,), from the columns of `sent_columns`.
 
     Every partition counts its own records and hands on the cells that are not empty; one sum follows.
     """
@@ -76,7 +76,7 @@ def counted_in_partitions(frame: Any, schema: Schema, blocks: Sequence[Block]) -
     ends = np.cumsum([n_cells_of(block, schema) for block in tables], dtype=np.int64)
     n_tables = int(ends[-1]) if tables else 0
     found = np.zeros(n_tables + 1 + len(flags), dtype=np.int64)
-    cells, n_records = _summed(frame.mapInArrow(_task(schema, blocks), "k bigint, n bigint"))
+    cells, n_records = _summed(frame.mapInArrow(_task(schema, blocks, placings), "k bigint, n bigint"))
     found[cells] = n_records
     n_all, nulls = int(found[n_tables]), found[n_tables + 1 :].tolist()
     of_flags = {names[k]: np.array([n_all - n, n]) for k, n in zip(flags, nulls, strict=True)}
@@ -92,14 +92,16 @@ def _summed(frame: Any) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return cells, n_records
 
 
-def _task(schema: Schema, blocks: Sequence[Block]) -> Any:
+def _task(schema: Schema, blocks: Sequence[Block], placings: Sequence[ArrowPlacing]) -> Any:
     """What every partition does. It calls nothing of this package, so that executors need not have it."""
-    names, used = schema.names, _used(schema, blocks)
+    names, used, flags = schema.names, _used(schema, blocks), _flags(schema, blocks)
     tables = [block for block in blocks if isinstance(block, tuple)]
     places = [[used.index(names.index(name)) for name in block] for block in tables]
-    count = block_counter(places, [schema[names[k]].size for k in used])
-    n_used = len(used)
-    n_found = sum(n_cells_of(block, schema) for block in tables) + 1 + len(blocks) - len(tables)
+    sizes = [schema[names[k]].size for k in used]
+    count, place, ways = block_counter(places, sizes), column_placer(), list(placings)
+    # Narrow numbers are quicker.
+    kinds = ["uint16" if size < 2**16 else "int64" for size in sizes]
+    n_found = sum(n_cells_of(block, schema) for block in tables) + 1 + len(flags)
 
     def task(batches: Any) -> Iterator[Any]:
         import numpy
@@ -107,17 +109,17 @@ def _task(schema: Schema, blocks: Sequence[Block]) -> Any:
 
         totals = numpy.zeros(n_found, dtype=numpy.int64)
         for batch in batches:
-            columns = [column.to_numpy(zero_copy_only=False) for column in batch.columns]
-            nulls = [int(numpy.count_nonzero(column)) for column in columns[n_used + 1 :]]
-            totals += numpy.concatenate(
-                [
-                    count(columns[:n_used], columns[n_used]),
-                    numpy.array([batch.num_rows, *nulls], dtype=numpy.int64),
-                ]
-            )
-        cells = numpy.flatnonzero(totals)
+            cells = [place(column, way) for column, way in zip(batch.columns, ways, strict=True)]
+            is_rest = numpy.zeros(batch.num_rows, dtype=bool)
+            for own in cells:
+                is_rest |= own < 0
+            narrow = [cells[k].astype(kind) for k, kind in zip(used, kinds, strict=True)]
+            nulls = [int(numpy.count_nonzero(cells[k] < 0)) for k in flags]
+            others = numpy.array([batch.num_rows, *nulls], dtype=numpy.int64)
+            totals += numpy.concatenate([count(narrow, is_rest), others])
+        filled = numpy.flatnonzero(totals)
         yield pyarrow.RecordBatch.from_arrays(
-            [pyarrow.array(cells), pyarrow.array(totals[cells])], names=["k", "n"]
+            [pyarrow.array(filled), pyarrow.array(totals[filled])], names=["k", "n"]
         )
 
     return task

@@ -88,7 +88,7 @@ class BlockFolder:
             if marker.read_text(encoding="utf-8") != own:
                 raise InputError.must("into", "be the folder of this release", given=str(self.path))
             return
-        if any(True for _ in self.path.iterdir()):
+        if any(not self._is_unfinished(found, _MARKER) for found in self.path.iterdir()):
             raise InputError.must(
                 "into", "be an empty folder, or one that does not exist yet", given=str(self.path)
             )
@@ -132,8 +132,8 @@ class BlockFolder:
         """
         known = {self._file(number, digest).name for number, digest in enumerate(digests)}
         for found in self.path.iterdir():
-            is_block = found.name.endswith(_SUFFIX) or (_SUFFIX in found.name and found.suffix == ".part")
-            if is_block and found.name not in known:
+            is_unknown = found.name.endswith(_SUFFIX) and found.name not in known
+            if is_unknown or self._is_unfinished(found, ""):
                 found.unlink(missing_ok=True)
 
     def check(self, digests: Sequence[str], told: Callable[[int], None] = lambda number: None) -> None:
@@ -145,6 +145,10 @@ class BlockFolder:
         for number, digest in enumerate(digests):
             self.read(number, digest)
             told(number)
+
+    def _is_unfinished(self, found: Path, name: str) -> bool:
+        """Whether a process that was killed while it wrote a file, of a name that begins so, has left it."""
+        return found.name.startswith(f".{name}") and found.suffix == ".part"
 
     def _file(self, number: int, digest: str) -> Path:
         return self.path / f"{number:06d}-{digest[:16]}{_SUFFIX}"

@@ -383,11 +383,11 @@ def _outputs(
         check_dossier(dossier, force=force)
     again = "; a second release spends privacy again, so keep the first"
     if release_id is not None:
-        again = "A release whose id the ledger knows costs nothing. "
+        again = "; a release whose id the ledger knows costs nothing"
     elif ledger is not None:
         again += (
-            f"`leastnoise ledger show {typed(ledger)}` lists what was released, and `ledger fetch` gives it "
-            "again at no cost. "
+            f": `leastnoise ledger show {typed(ledger)}` lists what was released, and `ledger fetch` gives "
+            "it again at no cost"
         )
     inputs = [named_after, *files_read(source)]
     return outputs_of(named_after, inputs, out=out, force=force, n_answers=n_answers, again=again)
