@@ -24,7 +24,7 @@ from oracle_queries import Described, Maker, Row, having
 
 METHODS = [method.name for method in ln.methods().methods]
 # Those whose answers depend on the data are biased: only their shapes and labels are judged.
-DATA_DEPENDENT = ("dawa", "mwem")
+DATA_DEPENDENT = ("dawa", "mwem", "buckets")
 # Seconds a design may take by a slow method, or over more cells than these. Others have no limit: under one,
 # "residuals" does not tie axes together, which reorders them.
 TIME_LIMIT = 1.0

@@ -32,9 +32,6 @@ from leastnoise.core.operators import Matrix
 from leastnoise.papers.dawa import (
     Dawa,
     asks_ranges,
-    deviation_sensitivity,
-    deviations,
-    least_partition,
     least_squares_on_tree,
     nodes,
     sensitivity_of_tree,
@@ -42,6 +39,7 @@ from leastnoise.papers.dawa import (
 )
 from leastnoise.papers.dawa_published import published_partition, simulated_errors
 from leastnoise.papers.mwem import Mwem
+from leastnoise.papers.noisy_partition import deviation_sensitivity, deviations, least_partition
 from leastnoise.planning import GRID, Mechanism, Plan, all_methods, least_scale, load_plan, share_option
 from leastnoise.privacy import GDP, ApproxDP, Goal, PureDP
 from leastnoise.query import MaxVariance
@@ -415,6 +413,7 @@ GOALS = [
 SHARES: dict[str, list[dict[str, Any]]] = {
     "dawa": [{}, {"partition_share": 0.1}, {"partition_share": "2/7"}],
     "mwem": [{}, {"total_share": 0.3, "choice_share": "1/7"}, {"rounds": 7}],
+    "buckets": [{}, {"partition_share": 0.1}, {"partition_share": "2/7"}],
 }
 
 

@@ -22,7 +22,7 @@ from joint_audit import told_apart
 from leastnoise.core import container
 from leastnoise.core.errors import InputError, LeastnoiseError, LedgerMismatchError, PlanFileError
 from leastnoise.data import vectorize
-from leastnoise.privacy import CellCosts, Charge, noise_named
+from leastnoise.privacy import CellCosts, Charge, Goal, noise_named
 from leastnoise.privacy.accounting import Tally, charge_from_parts, tally_of
 from leastnoise.release import NotCounted, measured, with_noise, within_cost
 from leastnoise.report import write_answers
@@ -288,11 +288,12 @@ def test_every_kind_of_strategy_has_it(method: str) -> None:
     assert abs(release.n_counted - 240) < 1
 
 
-def test_a_plan_that_depends_on_the_data_has_it_too() -> None:
+@pytest.mark.parametrize(("goal", "method"), [(ln.PureDP(50), "dawa"), (ln.GDP(50), "buckets")])
+def test_a_plan_that_depends_on_the_data_has_it_too(goal: Goal, method: str) -> None:
     ages = ln.Schema(age=range(4))
-    plan = ln.design(ln.assemble([ln.Prefix("age")], ages), ln.PureDP(50), method="dawa")
+    plan = ln.design(ln.assemble([ln.Prefix("age")], ages), goal, method=method)
     release = released(plan, FRAME)
-    assert abs(release.not_counted.estimate - 80) < 10 and release.not_counted.row.cost <= 50
+    assert abs(release.not_counted.estimate - 80) < 10 and release.not_counted.row.cost <= goal.budget
 
 
 def test_by_attribute_it_is_told_with_more_noise() -> None:

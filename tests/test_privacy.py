@@ -32,7 +32,12 @@ from leastnoise.privacy import (
     gaussian_delta_bounds,
     goal_from_dict,
 )
-from leastnoise.privacy.gaussian_curve import classic_mu_squared_of, mu_of_pure, mu_squared_of
+from leastnoise.privacy.gaussian_curve import (
+    classic_mu_squared_of,
+    mu_of_pure,
+    mu_squared_of,
+    pure_of_mu_squared,
+)
 from support import extra, refuses
 
 # The enclosure's promise.
@@ -168,6 +173,7 @@ def test_nothing_depends_on_the_decimal_context_of_the_caller() -> None:
             epsilon_of(1, 1e-6),
             delta_of(1, 1),
             mu_of_pure(1),
+            pure_of_mu_squared(1),
             ApproxDP(1, 1e-6, "classic").mu_squared,
         )
 
@@ -336,6 +342,17 @@ def test_mu_of_pure_covers_randomised_response() -> None:
 def test_mu_of_pure_does_not_jump_where_it_turns_to_a_bound() -> None:
     before, after = mu_of_pure(10**12), mu_of_pure(10**12 + 1)
     assert before < after < before * LARGE_PURE
+
+
+@pytest.mark.parametrize(
+    "m", [Fraction(1, 2**120), 1e-6, Fraction(1, 3), 4, 4.0001, 5476, 5477, 1e9, 2.0**120]
+)
+def test_pure_of_mu_squared_is_the_inverse_rounded_down(m: Any) -> None:
+    epsilon = pure_of_mu_squared(m)
+    assert Fraction(mu_of_pure(epsilon)) ** 2 <= m
+    # A little more spends too much; where the tail of the normal law is no float, one per cent more.
+    more = epsilon * (1 + (Fraction(1, 10**11) if m <= 5476 else Fraction(1, 100)))
+    assert Fraction(mu_of_pure(more)) ** 2 > m
 
 
 # Classic calibration -------------------------------------------------------------------------
@@ -559,6 +576,7 @@ def test_curve_functions_check_their_arguments() -> None:
         (lambda: epsilon_of(1, 1.5), ("delta", 1.5)),
         (lambda: mu_squared_of(True, 0.5), ("epsilon", True)),
         (lambda: mu_of_pure(0), ("epsilon", 0)),
+        (lambda: pure_of_mu_squared(0), ("mu_squared", 0)),
     ):
         with refuses(PrivacyError, *refusal):
             call()

@@ -184,7 +184,7 @@ def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:
         )
     unit = plan.objective.unit(workload, has_goal=plan.has_goal)
     proves_nothing = Witness(None, np.zeros(workload.shape[1]))
-    return Certificate(math.nan, math.nan, "data-dependent", proves_nothing, unit, "Laplace")
+    return Certificate(math.nan, math.nan, "data-dependent", proves_nothing, unit, plan.privacy.noise.label)
 
 
 def _checked_spare(workload: Workload, plan: _PlanLike, strategy: Measured) -> CellCosts | None:

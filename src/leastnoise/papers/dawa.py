@@ -6,24 +6,13 @@
        dev(I) = Σ_{i∈I} |x_i − mean_I|,      cost(I) = dev(I) + 1/ε₂ + a charge.
 
    Noise is added to the cost of every candidate bucket, and the partition of least noisy cost, found
-   by dynamic programming, is released. Nothing else of this stage is.
+   by dynamic programming, is released. Nothing else of this stage is. `noisy_partition` has it, with
+   its guarantee.
 
 2. Measurement, ε₂ = ε − ε₁. A binary tree over the buckets, each node with a weight. Weights are found
    from the leaves up: a node takes the share λ of its subtree's sensitivity that leaves its part of the
    queries, asked of uniform buckets, the least total variance. Least squares, then every bucket is spread
    evenly over its cells.
-
-Guarantee of 1, with noise of scale (Δ_I + max_J Δ_J)/ε₁ on whole-number costs of sensitivity Δ_I:
-    Let a record be added to cell i. Exactly one bucket of each partition holds i. Fix a partition P, its
-    bucket I ∋ i, and all noise but Z, that of I. Whether P is the best of the partitions with I does not
-    depend on i's count, as they share the only bucket that changes. P beats the others if Z ≤ t, where t
-    is the least cost of those less that of P without Z. The one changes by max_J Δ_J at most and the other by
-    Δ_I, so that Pr[Z ≤ t] changes by a factor of e^{ε₁} at most, and, averaged over the other noise, Pr[P]
-    too. Ties go to the partition whose last bucket starts first, then the one before it, and so on: an
-    order that no data changes.
-
-    A record moves dev(I) by at most 2(L − 1)/L, L = |I|: its own term by (L − 1)/L, the L − 1 others by 1/L
-    each. Costs are ⌊K dev(I)⌋ with K = 2^20, from integers alone, so Δ_I = ⌈2K (L − 1)/L⌉.
 
 Guarantee of 2:
     The tree and its integer weights follow from what 1 released. A record changes one bucket's count by
@@ -44,16 +33,14 @@ Reference:
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import pairwise
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 
-from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import (
     AllOnes,
     Array,
@@ -67,25 +54,27 @@ from leastnoise.core.operators import (
     SomeRanges,
     Stack,
 )
+from leastnoise.papers.noisy_partition import (
+    Candidates,
+    charge_option,
+    gram_of_buckets,
+    lengths_option,
+    noisy_partition,
+)
 from leastnoise.planning import (
-    GRID,
     DiscreteLaplace,
     Mechanism,
     Method,
     Request,
+    RoundedGaussian,
     cells_per_attribute,
-    is_one_of,
     least_scale,
     refuse_unless_pure_total,
     share_option,
-    shown,
     split_budget,
 )
 
 MAX_CELLS = 4096
-
-# With buckets of every length there are n²/2 of them, and n³/6 counts are looked at.
-MAX_CELLS_ALL_LENGTHS = 512
 
 # Weights of nodes are whole multiples of 2^-30 of the largest.
 _WEIGHT_BITS = 30
@@ -95,9 +84,6 @@ _SHARES = np.linspace(0, 0.99, 991)
 
 # A sum of products is rounding where it is below this share of the sum of their sizes.
 _ROUNDING = 4e-16
-
-# With this charge no noise makes two buckets of one.
-_MOST_CHARGE = 1_000_000
 
 # Coefficients looked at together where rows are visited piece by piece.
 _CHUNK_ENTRIES = 2**22
@@ -126,8 +112,17 @@ class Dawa(Mechanism):
             f"{float(self.shares['measurement']):.4g} for a tree over them"
         )
 
-    def measure(self, counts: Array, laplace: DiscreteLaplace) -> Array:
-        starts = self._partition(counts, laplace)
+    @property
+    def most_integers(self) -> int:
+        n = len(self.gram)
+        return 1 + n + 2 * (2 * n - 1)
+
+    def measure(
+        self, counts: Array, laplace: DiscreteLaplace, gaussian: RoundedGaussian | None = None
+    ) -> Array:
+        own_noise = 1 / self.shares["measurement"]
+        candidates = Candidates(self.lengths, self.charge, own_noise)
+        starts = noisy_partition(counts, laplace, self.shares["partition"], candidates)
         weights = tree_weights(gram_of_buckets(self.gram, starts))
         k = len(starts)
         epsilon = self.shares["measurement"]
@@ -139,20 +134,6 @@ class Dawa(Mechanism):
             for (low, high), weight, draw in zip(nodes(k), weights, noise, strict=True)
         ]
         return np.array([k, *starts, *weights, *noisy], dtype=object)
-
-    def _partition(self, counts: Array, laplace: DiscreteLaplace) -> list[int]:
-        """The first cells of the buckets of least noisy cost."""
-        epsilon = self.shares["measurement"]
-        own_noise = -(-GRID * epsilon.denominator // epsilon.numerator)
-        largest = deviation_sensitivity(self.lengths[-1])
-        costs = {}
-        for L in self.lengths:
-            scale = least_scale(deviation_sensitivity(L) + largest, self.shares["partition"])
-            fixed = own_noise + math.ceil(self.charge * scale)
-            exact = deviations(counts, L)
-            noise = laplace(scale, len(exact))
-            costs[L] = [d + fixed + z for d, z in zip(exact, noise, strict=True)]
-        return least_partition(len(counts), costs)
 
     def fits(self, measurements: Array) -> bool:
         k, n = int(measurements[0]), len(self.gram)
@@ -180,58 +161,7 @@ def _parts(measurements: Array) -> tuple[list[int], list[int], list[int]]:
     return rest[:k], rest[k : 3 * k - 1], rest[3 * k - 1 :]
 
 
-# Partition -----------------------------------------------------------------------------------
-
-
-def deviations(counts: Array, L: int) -> list[int]:
-    """⌊K dev(I)⌋ for every bucket of L cells, from integers alone: K dev(I) = K Σ |L x_i − Σ x| / L."""
-    # Σ |L x_i − Σ x| is at most 2L Σ x: far beyond all the people there are, 64 bits hold it, so that
-    # how long this takes tells nothing.
-    total = int(counts.astype(object).sum())
-    x = counts.astype(np.int64 if total < 2**48 else object)
-    windows = np.lib.stride_tricks.sliding_window_view(x, L)
-    sums = windows.sum(axis=1)
-    return [GRID * int(d) // L for d in np.abs(L * windows - sums[:, None]).sum(axis=1)]
-
-
-def power_lengths(n: int) -> tuple[int, ...]:
-    """The powers of two up to n."""
-    return tuple(2**power for power in range(n.bit_length()))
-
-
-def deviation_sensitivity(L: int) -> int:
-    """How much one record more or less changes `deviations` of up to L cells at most: ⌈2K (L − 1)/L⌉."""
-    return -(-2 * GRID * (L - 1) // L)
-
-
-def least_partition(n: int, costs: Mapping[int, Sequence[float]]) -> list[int]:
-    """The first cells of the buckets of the partition of n cells with the least total cost.
-
-    Of equal ones that with the longest last bucket, then the one before it.
-
-    Args:
-        costs: for every length, the costs of the buckets of that length by their first cell.
-    """
-    best: list[float] = [0]
-    came_from = [0]
-    for end in range(1, n + 1):
-        cost, start = min((best[end - L] + costs[L][end - L], end - L) for L in costs if end >= L)
-        best.append(cost)
-        came_from.append(start)
-    starts = [came_from[n]]
-    while starts[-1] > 0:
-        starts.append(came_from[starts[-1]])
-    return starts[::-1]
-
-
 # The tree ------------------------------------------------------------------------------------
-
-
-def gram_of_buckets(gram: Array, starts: list[int]) -> Array:
-    """The Gram matrix of the queries, (n, n), as one of queries asked of uniform buckets, (k, k)."""
-    sizes = np.diff([*starts, len(gram)])
-    sums = np.add.reduceat(np.add.reduceat(gram, starts, axis=0), starts, axis=1)
-    return np.asarray(sums / np.outer(sizes, sizes))
 
 
 def nodes(k: int) -> Iterator[tuple[int, int]]:
@@ -399,39 +329,14 @@ def _refuses(request: Request) -> str | None:
     return None
 
 
-def _lengths(given: Any, n: int) -> tuple[int, ...]:
-    if is_one_of(given, ("powers",)):
-        return power_lengths(n)
-    if is_one_of(given, ("all",)):
-        if n > MAX_CELLS_ALL_LENGTHS:
-            raise MethodError(
-                f'lengths="all" is for up to {MAX_CELLS_ALL_LENGTHS:,} cells, here are {n:,}',
-                field="lengths",
-                given="all",
-                remedy='take "powers"',
-            )
-        return tuple(range(1, n + 1))
-    raise MethodError(f'lengths must be "powers" or "all", got {shown(given)}', field="lengths", given=given)
-
-
-def _charge(given: Any) -> Fraction:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 <= given <= _MOST_CHARGE:
-        raise MethodError(
-            f"charge must be a number from 0 to {_MOST_CHARGE:,}, got {shown(given)}",
-            field="charge",
-            given=given,
-        )
-    return Fraction(given)
-
-
 def _find(request: Request) -> Dawa:
     part = share_option("partition_share", DAWA.option(request, "partition_share"))
     workload = request.workload
     return Dawa(
         request.privacy,
         split_budget(request.privacy, {"partition": part, "measurement": 1 - part}),
-        _lengths(DAWA.option(request, "lengths"), workload.shape[1]),
-        _charge(DAWA.option(request, "charge")),
+        lengths_option(DAWA.option(request, "lengths"), workload.shape[1]),
+        charge_option(DAWA.option(request, "charge")),
         workload.weighted_gram(request.objective.weights(workload)),
     )
 

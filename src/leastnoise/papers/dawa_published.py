@@ -28,15 +28,8 @@ from __future__ import annotations
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.papers.dawa import (
-    gram_of_buckets,
-    least_partition,
-    least_squares_on_tree,
-    nodes,
-    power_lengths,
-    sensitivity_of_tree,
-    tree_weights,
-)
+from leastnoise.papers.dawa import least_squares_on_tree, nodes, sensitivity_of_tree, tree_weights
+from leastnoise.papers.noisy_partition import gram_of_buckets, least_partition, power_lengths
 from leastnoise.query import Workload
 
 # The share of ε for the partition: the paper's.

@@ -41,6 +41,7 @@ from leastnoise.planning import (
     Mechanism,
     Method,
     Request,
+    RoundedGaussian,
     least_scale,
     refuse_unless_pure_total,
     share_option,
@@ -78,7 +79,13 @@ class Mwem(Mechanism):
         """D, the largest coefficient, 1 where all are zero."""
         return max(int(np.abs(self.rows).max(initial=0)), 1)
 
-    def measure(self, counts: Array, laplace: DiscreteLaplace) -> Array:
+    @property
+    def most_integers(self) -> int:
+        return 1 + 2 * self.rounds
+
+    def measure(
+        self, counts: Array, laplace: DiscreteLaplace, gaussian: RoundedGaussian | None = None
+    ) -> Array:
         D, T = self._largest, self.rounds
         to_choose = least_scale(2 * GRID * D, self.shares["choice"] / T)
         to_answer = least_scale(GRID * D, self.shares["answers"] / T)

@@ -3,7 +3,7 @@
 Every other method fixes rows before anybody looks at data. Here what is measured next depends on
 what was released before, so there is no strategy and no standard error to state beforehand.
 
-    counts, integers ──► measure(counts, laplace) ──► integers that are released ──► estimates
+    counts, integers ──► measure(counts, laplace, gaussian) ──► integers that are released ──► estimates
 
 `measure` alone sees counts, and noise reaches it from outside. It holds to integers: a float may
 come from what was released already, never from the counts.
@@ -44,13 +44,22 @@ class DiscreteLaplace(Protocol):
         ...
 
 
+class RoundedGaussian(Protocol):
+    """The same for `noise.rounded_gaussian`."""
+
+    def __call__(self, scale: int, size: int) -> list[int]:
+        """Independent draws from N(0, scale²), each rounded to the nearest integer."""
+        ...
+
+
 @dataclass(frozen=True, eq=False)
 class Mechanism(ABC):
     """The stages of a data-dependent method, made for one workload and goal.
 
     Attributes:
         goal: what they must keep.
-        shares: the ε of each stage, by name. A record that is added or removed spends their sum.
+        shares: what each stage spends, by name: ε where the goal is pure, else μ². A record that is added or
+            removed spends their sum.
     """
 
     name: ClassVar[str]
@@ -63,12 +72,20 @@ class Mechanism(ABC):
     def note(self) -> str:
         """What it does, in one line."""
 
+    @property
     @abstractmethod
-    def measure(self, counts: Array, laplace: DiscreteLaplace) -> Array:
+    def most_integers(self) -> int:
+        """How many integers `measure` releases at most."""
+
+    @abstractmethod
+    def measure(
+        self, counts: Array, laplace: DiscreteLaplace, gaussian: RoundedGaussian | None = None
+    ) -> Array:
         """What is released, a vector of Python integers: the private step.
 
         Args:
             counts: x, (n,), int64 or Python integers.
+            gaussian: needed unless the goal is pure.
         """
 
     @abstractmethod
@@ -81,39 +98,47 @@ class Mechanism(ABC):
 
     @property
     def spent(self) -> Fraction:
-        """The ε that one record spends, exactly.
+        """The ε or μ² that one record spends, exactly.
 
         Guarantee:
-            Stages that see what earlier ones released add up. Replacing a record is removing
-            one and adding one, which costs twice as much.
+            Stages that see what earlier ones released add up, ε as well as μ². Replacing a record is
+            removing one and adding one, which costs twice the ε, or four times the μ².
 
         Reference:
             Dwork, McSherry, Nissim and Smith (2006), sequential composition; Dwork and Roth
-            (2014), Theorem 2.2, for groups.
+            (2014), Theorem 2.2, for groups. Dong, Roth and Su (2022), Gaussian differential privacy,
+            arXiv:1905.02383, Corollary 3.3 and Theorem 2.14, for both with μ.
         """
-        return sum(self.shares.values(), Fraction(0)) * steps_between_neighbours(self.goal)
+        return sum(self.shares.values(), Fraction(0)) * times_between_neighbours(self.goal)
 
 
-def steps_between_neighbours(goal: Goal) -> int:
-    """How many records must be added or removed to get from a table to a neighbour."""
-    return goal.relation.steps
+def times_between_neighbours(goal: Goal) -> int:
+    """How many times what a record spends a neighbour does: records that must be added or removed, or their
+    square where the budget is a μ²."""
+    return goal.noise.times(goal.relation.steps)
 
 
 def split_budget(goal: Goal, parts: Mapping[str, Fraction]) -> dict[str, Fraction]:
-    """The ε of each stage: its part of what adding or removing a record may spend."""
+    """The ε or μ² of each stage: its part of what adding or removing a record may spend."""
     assert sum(parts.values()) == 1, "the parts of a budget must add up to it"
-    epsilon = goal.budget / steps_between_neighbours(goal)
-    return {stage: part * epsilon for stage, part in parts.items()}
+    budget = goal.budget / times_between_neighbours(goal)
+    return {stage: part * budget for stage, part in parts.items()}
 
 
 def refuse_unless_pure_total(request: Request) -> str | None:
-    """The reason why a data-dependent method cannot serve a request, or None."""
+    """The reason why a data-dependent method for pure privacy cannot serve a request, or None."""
     if not request.privacy.noise.is_pure:
         return "it is for pure privacy, PureDP(epsilon)"
+    return refuse_unless_promising_nothing(request)
+
+
+def refuse_unless_promising_nothing(request: Request) -> str | None:
+    """The reason why no data-dependent method can serve a request, or None."""
     if request.objective.kind != "total":
         return "its errors depend on the data, so that it can promise none; it minimises total variance only"
     if not Fraction(1, 2**_GOAL_BITS) <= request.privacy.budget <= 2**_GOAL_BITS:
-        return f"epsilon per record must lie between {2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
+        what = "epsilon" if request.privacy.noise.is_pure else "mu squared"
+        return f"{what} per record must lie between {2.0**-_GOAL_BITS:.0e} and {2.0**_GOAL_BITS:.0e}"
     return None
 
 

@@ -76,6 +76,7 @@ PAPERS: tuple[tuple[str, str, str], ...] = (
     ("smii", "leastnoise.papers.smii", "SMII"),
     ("dawa", "leastnoise.papers.dawa", "DAWA"),
     ("mwem", "leastnoise.papers.mwem", "MWEM"),
+    ("buckets", "leastnoise.papers.buckets", "BUCKETS"),
 )
 
 

@@ -274,7 +274,7 @@ class Plan(NotebookValue):
         k = self.privacy.records_per_person
         if self.strategy is None:
             assert self.mechanism is not None
-            return self.mechanism.spent * k
+            return self.mechanism.spent * self.privacy.noise.times(k)
         return self.strategy.spent * self.strategy.noise.times(k)
 
     @property

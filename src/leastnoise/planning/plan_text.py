@@ -131,7 +131,7 @@ def targets_to_text(factor: float) -> str:
 
 def _measured(plan: Plan) -> str:
     if plan.strategy is None:
-        return "integers with laplace noise, which of them depends on the data"
+        return f"integers with {plan.privacy.noise} noise, which of them depends on the data"
     kind = "rows" if isinstance(plan.strategy, Strategy) else "sums"
     return f"{plan.strategy.n_measured:,} integer {kind} with {plan.strategy.noise} noise"
 

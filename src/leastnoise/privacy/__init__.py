@@ -12,7 +12,13 @@ ledger           the budget across processes and crashes
 from leastnoise.privacy.accounting import full_charge
 from leastnoise.privacy.accounting.charge import CellCosts, Charge, shown
 from leastnoise.privacy.accounting.limits import Remaining, least_limit
-from leastnoise.privacy.gaussian_curve import delta_of, epsilon_of, exact_number, gaussian_delta_bounds
+from leastnoise.privacy.gaussian_curve import (
+    delta_of,
+    epsilon_of,
+    exact_number,
+    gaussian_delta_bounds,
+    pure_of_mu_squared,
+)
 from leastnoise.privacy.goals import GDP, ZCDP, ApproxDP, Goal, PureDP, goal_from_dict
 from leastnoise.privacy.least_loss import LeastLoss, least_loss_of
 from leastnoise.privacy.ledger import (
@@ -74,6 +80,7 @@ __all__ = [
     "neighbours_named",
     "noise_named",
     "note_spending_started",
+    "pure_of_mu_squared",
     "rows_text",
     "shown",
     "without_password",

@@ -237,7 +237,10 @@ def _read_once(
 def _bytes_of(plan: Plan) -> int:
     """About how large a release of a plan is, for the room it needs."""
     content, arrays = plan.to_parts()
-    n = 1 if plan.strategy is None else plan.strategy.n_measured
+    if plan.mechanism is not None:
+        n = plan.mechanism.most_integers
+    else:
+        n = plan.fixed_strategy().n_measured
     return len(json.dumps(content)) + sum(array.nbytes for array in arrays.values()) + 16 * n + 2**16
 
 
@@ -295,7 +298,11 @@ def _read(plan: Plan, tables: CountTables) -> Array:
 def _noisy(plan: Plan, read: Array, bits: RandomBits) -> Array:
     """What was read with noise, in Python integers, one independent draw per integer."""
     if plan.mechanism is not None:
-        return plan.mechanism.measure(read, lambda scale, size: discrete_laplace(scale, size, bits))
+        return plan.mechanism.measure(
+            read,
+            lambda scale, size: discrete_laplace(scale, size, bits),
+            lambda scale, size: rounded_gaussian(scale, size, bits),
+        )
     return with_noise(plan.fixed_strategy(), read, bits)
 
 
