@@ -286,18 +286,51 @@ def test_the_page_is_light_or_dark_as_its_reader_likes(release, tmp_path):
     assert seen == [(0xFF, 0xFF, 0xFF), (0x14, 0x18, 0x1D)]
 
 
-def overflow(path, width):
-    """By how much a page is wider than a frame of so many pixels; its policy is lifted to look."""
+def in_frame(path, width, expression):
+    """The whole number that an expression over a page, ``page``, gives in a frame of so many pixels.
+
+    Its policy is lifted to look.
+    """
     text = path.read_text(encoding="utf-8")
     policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', text)[0]
     shown = html.escape(text.replace(policy, ""))
-    measure = "document.title = frame.contentDocument.documentElement.scrollWidth"
+    measure = html.escape(f"const page = frame.contentDocument; document.title = {expression}")
     frame = (
         f'<iframe id="frame" style="width:{width}px;border:0" srcdoc="{shown}" onload="{measure}"></iframe>'
     )
     outer = path.with_name("outer.html")
     outer.write_text(f"<!DOCTYPE html><title></title>{frame}", encoding="utf-8")
-    return int(re.search(r"<title>(\d+)</title>", dom_of(outer))[1]) - width
+    return int(re.search(r"<title>(\d+)</title>", dom_of(outer))[1])
+
+
+def overflow(path, width):
+    """By how much a page is wider than a frame of so many pixels."""
+    return in_frame(path, width, "page.documentElement.scrollWidth") - width
+
+
+def cut_off(path, width):
+    """How many tables side by side are wider than their places."""
+    tables = "[...page.querySelectorAll('.panels table')]"
+    is_cut = "table => table.getBoundingClientRect().width > table.parentNode.clientWidth + 1"
+    return in_frame(path, width, f"{tables}.filter({is_cut}).length")
+
+
+@pytest.mark.thorough
+@BROWSER
+def test_tables_side_by_side_are_shown_whole(tmp_path):
+    """Tables of six columns were cut off on a screen, and ran into one another on paper."""
+    bands = tuple(f"{i}0,000 to {i}9,999" for i in range(6))
+    schema = ln.Schema(place=("a", "b", "c"), band=bands, ward=tuple(f"ward {i}" for i in range(8)))
+    plan = plan_of([ln.Marginal("place", "band", "ward")], schema=schema)
+    path = ln.summarize(release_of(plan)).to_html(tmp_path / "report.html")
+    text = path.read_text("utf-8")
+    assert cut_off(path, 1000) == 0
+    # As on paper: 178 mm are 673 pixels.
+    path.write_text(text.replace("@media print {", "@media all {"), "utf-8")
+    assert cut_off(path, 673) == 0
+    narrow = "figure { display: inline-block; width: 30% !important; }"
+    path.write_text(text.replace("</style>", f".panels.cross {narrow}</style>"), "utf-8")
+    assert cut_off(path, 1000) > 0
 
 
 @pytest.mark.thorough

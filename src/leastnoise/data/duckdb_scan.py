@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.core.errors import DataError
+from leastnoise.core.extras import require
 from leastnoise.data.columns import check_kind
 from leastnoise.data.duckdb_cleaning import code, folded, is_null_word, is_text, read_text, with_synonyms
 from leastnoise.data.duckdb_counts import Counting, counted
@@ -215,12 +216,7 @@ def check_columns(files: list[str], columns: Sequence[str]) -> dict[str, FolderV
 @contextmanager
 def _engine(source: Any, spill: str | None = None) -> Iterator[Any]:
     """An engine that may open the files of a source and nothing else, but for a folder to spill into."""
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError(
-            "counting a table needs DuckDB; type: pip install duckdb", field="duckdb"
-        ) from None
+    duckdb = require("duckdb", extra=None, why="counting a table")
     with duckdb.connect(":memory:") as engine:
         engine.execute(
             "SET allowed_paths = $files", {"files": list(source) if isinstance(source, list) else []}

@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.core.errors import DataError
+from leastnoise.core.extras import missing_package
 from leastnoise.data.block_counts import MAX_COUNTED_CELLS
 from leastnoise.data.columns import column_places
-from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
+from leastnoise.data.dialects import ENGINES, TESTED, dialect_of, requirement_of
 from leastnoise.data.ibis_cells import check_type, person_text, placed, read_column, reading, trimmed_column
 from leastnoise.data.people import Person
 from leastnoise.data.placement import Placement, placement_of
@@ -157,10 +158,8 @@ class _Scans:
             missing = error.name
         else:
             return found
-        raise MissingExtraError(
-            f"counting this Ibis table needs the package {missing}; type: pip install "
-            f"'ibis-framework[{backend.name}]'",
-            field=missing,
+        raise missing_package(
+            str(missing), requirement=requirement_of(backend.name), why="counting this Ibis table"
         )
 
     @cached_property

@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from leastnoise.core.errors import DataError, LeastnoiseError, MissingExtraError
+from leastnoise.core.errors import DataError, LeastnoiseError
+from leastnoise.core.extras import require
 from leastnoise.data.columns import column_places
 from leastnoise.data.file_format import FolderValues, TableFiles
 from leastnoise.data.file_names import FILES, folder_values, kind_of
@@ -237,13 +238,7 @@ def pyarrow_for(what: str) -> Any:
     Raises:
         MissingExtraError: if it is not installed.
     """
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtraError(
-            f"{what} is read by PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
-        ) from None
-    return pyarrow
+    return require("pyarrow", extra="arrow", why=f"reading {what}")
 
 
 def table_from_capsule(source: Any, names: Sequence[str]) -> Any:

@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError
+from leastnoise.core.errors import InputError, TooLargeError
+from leastnoise.core.extras import require
 from leastnoise.core.printable import no_formula, without_controls
 from leastnoise.core.whole_file import written_whole
 from leastnoise.privacy import Goal
@@ -345,13 +346,7 @@ def _cut(text: str) -> str:
 
 
 def _imported_excel() -> Any:
-    try:
-        import xlsxwriter
-    except ImportError:
-        raise MissingExtraError(
-            "an Excel file needs XlsxWriter: pip install 'leastnoise[excel]'", field="xlsxwriter"
-        ) from None
-    return xlsxwriter
+    return require("xlsxwriter", extra="excel", why="writing an Excel file")
 
 
 _WRITERS: dict[str, Writer] = {

@@ -32,6 +32,7 @@ from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP, Goal, LeastLoss, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
 from leastnoise.report.baseline_noise import Baselines, baselines
+from leastnoise.report.figures import enough, too_little
 from leastnoise.report.plan_sentences import target_with_stderr
 from leastnoise.report.pressure import largest_shares
 from leastnoise.report.redesign import DesignSeries, Turn
@@ -285,7 +286,9 @@ class _Curve:
         none = (
             f"no {proof.among} noise meets the targets" if is_proved else "no plan was found that meets them"
         )
-        notes.append(f"Below epsilon = {first:.4g} {none}; what is shown misses them by the least factor.")
+        notes.append(
+            f"Below epsilon = {too_little(first)} {none}; what is shown misses them by the least factor."
+        )
         if self.n_designed:
             each = counted(self.n_designed, "design")
             notes.append(f"Above it targets bind, and every epsilon has a design of its own ({each}).")
@@ -293,7 +296,7 @@ class _Curve:
             least = self.least_total
             last = _epsilon_at(self.goal, least.budget * least.largest_factor**self.base.power)
             notes.append(
-                f"From epsilon = {last:.4g} on the least total variance meets all targets by itself: one "
+                f"From epsilon = {enough(last)} on the least total variance meets all targets by itself: one "
                 "design, scaled."
             )
         if self.too_late:

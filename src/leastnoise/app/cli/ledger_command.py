@@ -205,8 +205,8 @@ def show(
         say(f"  paid at head {row['head']}")
     if not rows:
         say("nothing was released yet")
-    elif len(rows) > 1 and any(row["unit"] == "μ²" for row in rows):
-        say("\nthe ε of releases does not add up to what was spent: their μ² do, and ε grows more slowly")
+    elif any(row["unit"] == "μ²" for row in rows):
+        say("\nthe ε of releases does not add up to what was spent: their μ² does, and ε grows more slowly")
     return {"place": shown_place(place), **ledger_facts(ledger), "moved_to": moved_to, "rows": rows}
 
 

@@ -395,20 +395,19 @@ def _outputs(
 
 @contextmanager
 def _measuring() -> Iterator[Callable[[str], None]]:
-    """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
-    with warnings.catch_warnings(record=True) as caught, spinner("measuring") as update:
+    """Show the library's own warnings in one line each; others may quote the table, and are not shown.
+
+    Each is shown at once: that no ledger records a release is said before its noise is drawn.
+    """
+    with warnings.catch_warnings(record=True), spinner("measuring") as update:
         warnings.simplefilter("always")
         record = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
-            if issubclass(category, StoringDelayed):
-                # Shown at once: it is about work in progress.
+            if issubclass(category, (StoringDelayed, UnrecordedSpending)):
                 warn(str(message))
             else:
                 record(message, category, *where, **options)
 
         warnings.showwarning = show
         yield update
-    for warning in caught:
-        if issubclass(warning.category, UnrecordedSpending):
-            warn(str(warning.message))

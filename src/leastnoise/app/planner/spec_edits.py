@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leastnoise.app.specification.toml_text import Lines, key_text, value_text
-from leastnoise.core.errors import LeastnoiseError, MissingExtraError, SpecError
+from leastnoise.core.errors import LeastnoiseError, SpecError
+from leastnoise.core.extras import require
 
 # The numbers of a goal, of which a new goal replaces all.
 _NUMBERS = ("epsilon", "delta", "rho", "mu")
@@ -47,21 +48,18 @@ def edited(text: str, edit: Mapping[str, Any]) -> str:
         ) from None
 
 
-def missing_extra() -> MissingExtraError:
-    """The error where the packages of the planner are not installed."""
-    return MissingExtraError(
-        "the planner needs Starlette, Uvicorn and tomlkit",
-        field="plan",
-        remedy="pip install 'leastnoise[plan]'",
-    )
+def planner_package(name: str) -> Any:
+    """A package of the planner.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+    """
+    return require(name, extra="plan", why="the planner", field="plan")
 
 
 def _document(text: str) -> Any:
     """The text as a document that keeps its comments."""
-    try:
-        import tomlkit
-    except ModuleNotFoundError as error:
-        raise missing_extra() from error
+    tomlkit = planner_package("tomlkit")
     try:
         return tomlkit.parse(text)
     except ValueError as error:
