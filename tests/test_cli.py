@@ -501,7 +501,7 @@ REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
         r"'town\.plan' (was altered|cannot be read)",
     ),
     (tampered, ["explain", "town.plan"], r"'town\.plan' (was altered|cannot be read)"),
-    (nothing, ["release", "people.csv", "--data", "people.csv"], "it is damaged or no leastnoise file"),
+    (nothing, ["release", "people.csv", "--data", "people.csv"], "it is damaged or not a leastnoise file"),
     (planned, ["release", "town.plan", "--data", "none.csv"], r"there is no file 'none\.csv'"),
     (planned, ["release", "town.plan", "--data", "none*.csv"], r"there is no file 'none\*\.csv'"),
     (nothing, ["publish", "town.toml", "--data", "none.csv"], r"there is no file 'none\.csv'"),

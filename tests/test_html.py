@@ -15,11 +15,13 @@ import struct
 import subprocess
 import sys
 import time
+import warnings
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import typer
 from hypothesis import given
@@ -934,6 +936,17 @@ def test_categories_are_listed(release):
     _, attributes = section(page_of(plan_of([ln.Total()], schema=schema)), "asked").all("table")
     which = {line[0]: line[3] for line in table_rows(attributes)}
     assert which == {"ward": ", ".join(many), "age": "17–24, 25–34, 35–64"}
+
+
+def test_the_page_says_once_how_many_records_are_left_out(release):
+    """It told how many, and then that how many there were is not known."""
+    assert "how many such" not in words_of(release, "asked")
+    table = {"age": [3, 99], "sex": ["F", "M"], "region": ["north", "north"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = ln.measure(release.plan, pandas.DataFrame(table))
+    assert told.not_counted is not None
+    assert "how many such records there are stands above" in words_of(told, "asked")
 
 
 def test_sentences_can_be_quoted(release):

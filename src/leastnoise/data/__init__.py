@@ -85,6 +85,7 @@ A file imports only files that stand above it here:
     ibis_dates        dates in Ibis expressions
     ibis_cleaning     declared cleaning in Ibis expressions
     ibis_cells        placements written as Ibis expressions
+    ibis_values       what a column holds: its text and its number, in Ibis expressions
     spark_counts      counts of blocks in every partition of Spark, where executors have NumPy
     postgres_counts   counts of blocks in PostgreSQL, from cells written into few whole numbers
     ibis_scan         one scan by any other engine, through Ibis

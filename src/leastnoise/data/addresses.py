@@ -167,7 +167,7 @@ def _in_duckdb(address: _Address) -> Any:
     path = _file_of(address)
     # A file of another kind must not make DuckDB look for an extension in the network.
     given = {"read_only": True, "autoinstall_known_extensions": False}
-    said = f"the file {path!r} is locked by another process, or no DuckDB database"
+    said = f"the file {path!r} is locked by another process, or is not a DuckDB database"
     backend = _reached(lambda: ibis.duckdb.connect(path, **given), said, "duckdb")
     return _table_in(backend, address.table, address.settings.get("schema"), repr(path))
 
@@ -176,7 +176,7 @@ def _in_sqlite(address: _Address) -> Any:
     table = SqliteTable(_file_of(address), address.table)
     if not _reached(
         lambda: table.columns,
-        f"the file {table.path!r} is locked by another process, or no SQLite database",
+        f"the file {table.path!r} is locked by another process, or is not a SQLite database",
         "ibis",
     ):
         raise _no_table(address.table, repr(table.path))
@@ -220,8 +220,8 @@ def _reached(connect: Callable[[], Any], otherwise: str, extra: str) -> Any:
     raise DataUnavailableError(
         f"{otherwise}. Nothing was spent",
         field="connection",
-        remedy="check that it opens in its own program; what the engine says is withheld, for it can hold a "
-        "password",
+        remedy="check that it opens in its own program; the engine's own message is withheld, because it "
+        "can hold a password",
     )
 
 
@@ -264,7 +264,7 @@ def _remote_parquet(address: str) -> Any:
         lambda: engine.from_query(
             "FROM read_parquet($address, hive_partitioning=false)", params={"address": address}
         ),
-        f"{shown_address(address)} cannot be reached, or is no Parquet file",
+        f"{shown_address(address)} cannot be reached, or is not a Parquet file",
         "arrow",
     )
 

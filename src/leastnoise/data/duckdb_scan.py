@@ -163,17 +163,7 @@ def opened(
     rules = [placement_of(schema[name]) for name in names]
     columns = names if person is None else (*names, person.column)
     with _engine(source, spill) as engine:
-        if isinstance(source, list):
-            parts, texts = file_parts(engine, source, columns, list(map(decimal_mark, rules)))
-        else:
-            opener, table = source
-            texts = CsvFiles([], columns)
-            engine.register("source", opener(table, columns, list(map(decimal_mark, rules))))
-            name = "source"
-            if is_read_once:
-                name = "held"
-                engine.execute("CREATE TEMP TABLE held AS SELECT * FROM source")
-            parts = [TablePart(name, [], column_types(engine, name))]
+        parts, texts = _parts(engine, source, columns, list(map(decimal_mark, rules)), is_read_once)
         parameters: dict[str, Any] = {f"files{p}": part.files for p, part in enumerate(parts) if part.files}
         selected = []
         for part in parts:
@@ -200,6 +190,21 @@ def opened(
             if texts.stream.failure is not None:
                 raise texts.stream.failure from None
             raise
+
+
+def _parts(
+    engine: Any, source: Any, columns: Sequence[str], marks: list[str], is_read_once: bool
+) -> tuple[list[TablePart], CsvFiles]:
+    """The parts of a table, which the engine now knows, and its files of text."""
+    if isinstance(source, list):
+        return file_parts(engine, source, columns, marks)
+    opener, table = source
+    engine.register("source", opener(table, columns, marks))
+    name = "source"
+    if is_read_once:
+        name = "held"
+        engine.execute("CREATE TEMP TABLE held AS SELECT * FROM source")
+    return [TablePart(name, [], column_types(engine, name))], CsvFiles([], columns)
 
 
 def _checked(column: str, kind: str) -> str:

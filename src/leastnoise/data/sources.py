@@ -112,7 +112,7 @@ def _stated_columns(engine: Any, path: str) -> list[tuple[str, str]]:
     except Exception:
         format = "Feather (Arrow IPC)" if is_feather else "Parquet"
     raise DataError(
-        f"the file {path!r} cannot be read as {format}: it is damaged, not complete, or of another format. "
+        f"the file {path!r} cannot be read as {format}: it is damaged, incomplete or in another format. "
         "Nothing was spent",
         field="path",
         given=path,

@@ -89,7 +89,7 @@ class TextFile:
         except _DAMAGED:
             pass
         raise DataError(
-            f"the file {self._path!r} is damaged or not complete: what is in it cannot be unpacked "
+            f"the file {self._path!r} is damaged or incomplete: it cannot be unpacked "
             f"({self._compression}). Nothing was spent",
             field="path",
             given=self._path,

@@ -78,9 +78,28 @@ def write_answers(
     target = Path(path)
     workload = release.plan.workload
     n_ratios = sum(len(ratio.labels) for ratio in workload.ratios)
-    write = answers_writer(target, n_answers=workload.shape[0] + n_ratios)
+    # Refuses what cannot be written before the columns are computed.
+    answers_writer(target, n_answers=workload.shape[0] + n_ratios)
+    columns = file_columns(release, level)
+    return write_columns(release, target, columns, level=level, publication=publication)
+
+
+def file_columns(release: Release, level: float) -> dict[str, Any]:
+    """The columns of a file of answers, with the ends of intervals still called lower and upper."""
+    return answer_table(release, level=level, taken=interval_columns(level).values())
+
+
+def write_columns(
+    release: Release,
+    target: Path,
+    columns: Mapping[str, Any],
+    *,
+    level: float,
+    publication: Publication | None,
+) -> Path:
+    """Write what `file_columns` gave for a release, as `write_answers` does."""
+    write = answers_writer(target)
     renamed = interval_columns(level)
-    columns = answer_table(release, level=level, taken=renamed.values())
     facts = {
         "privacy": str(release.plan.privacy),
         "level": level,

@@ -108,33 +108,36 @@ def tradeoff(
         InputError: if an argument is not what it must be.
         MethodError: where a method depends on the data, so that its errors are not known.
     """
-    if not isinstance(workload, Workload):
-        raise InputError.must("workload", "be a Workload from assemble()", given=type(workload))
-    if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
-        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
+    _check_arguments(workload, time_limit)
     goal, asked = _goal(privacy, delta)
     wanted = _numbers("epsilons", EPSILONS if epsilons is None else epsilons)
     wanted_factors = _numbers("factors", factors)
     chosen = default_objective(workload, objective, has_goal=isinstance(privacy, Goal))
-    settings: dict[str, Any] = {
-        "method": method,
-        "options": options,
-        "over": over,
-        "tol": tol,
-        "backend": backend,
-    }
-    series = DesignSeries(time_limit, progress)
+    settings = {"method": method, "options": options, "over": over, "tol": tol, "backend": backend}
     every = sorted({*wanted, *([] if asked is None else [asked])})
-    curve = _Curve(workload, goal, chosen, series, settings, len(every))
+    curve = _Curve(workload, goal, chosen, DesignSeries(time_limit, progress), settings, len(every))
+    return _table(curve, every, asked, wanted_factors)
+
+
+def _check_arguments(workload: Workload, time_limit: float | None) -> None:
+    if not isinstance(workload, Workload):
+        raise InputError.must("workload", "be a Workload from assemble()", given=type(workload))
+    if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
+        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
+
+
+def _table(curve: _Curve, every: Sequence[float], asked: float | None, factors: Sequence[float]) -> Tradeoff:
+    """The trade-off at every ε, and the ε that each factor on the targets needs."""
+    goal = curve.goal
     points = [replace(point, is_asked=point.epsilon == asked) for point in curve.points(every, asked)]
     least = curve.needed_budget()
-    needed = [_needed(goal, least, factor) for factor in wanted_factors] if least else []
+    needed = [_needed(goal, least, factor) for factor in factors] if least else []
     return Tradeoff(
         points=tuple(points),
-        asked=tuple(curve.asked(b) for b in range(len(workload.blocks))),
+        asked=tuple(curve.asked(b) for b in range(len(curve.workload.blocks))),
         needed=tuple(needed),
         delta=float(goal.delta) if isinstance(goal, ApproxDP) else None,
-        what=str(chosen),
+        what=str(curve.objective),
         neighbours=goal.statement().rpartition(", ")[2],
         notes=(*curve.notes(), *(["* the goal that was given"] if asked is not None else [])),
     )

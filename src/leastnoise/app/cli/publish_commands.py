@@ -290,8 +290,8 @@ def _measure(
             except UnstoredError as error:
                 # Only this process holds the answers, and Ctrl-C may not have been meant to discard them.
                 typer.echo(
-                    f"release {error.release_id} is paid for and not stored yet: trying on; press Ctrl-C "
-                    "once more to give its answers up for good",
+                    f"release {error.release_id} is paid for and not stored yet: still trying; press Ctrl-C "
+                    "again to give up its answers for good",
                     err=True,
                 )
                 try:
@@ -364,7 +364,7 @@ def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, 
     if records_per_person > 1 and person is None and not is_paid:
         warn(
             f"records_per_person = {records_per_person} is not enforced, because no column identifies the "
-            f"person: anybody with more records is protected less; {how}"
+            f"person: anyone with more records is protected less; {how}"
         )
 
 

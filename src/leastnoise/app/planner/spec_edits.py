@@ -44,7 +44,7 @@ def edited(text: str, edit: Mapping[str, Any]) -> str:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(
-            f"the edit {kind!r} lacks something, or holds what it cannot: {error}", field="edit", given=kind
+            f"the edit {kind!r} is incomplete or not valid: {error}", field="edit", given=kind
         ) from None
 
 
@@ -63,7 +63,7 @@ def _document(text: str) -> Any:
     try:
         return tomlkit.parse(text)
     except ValueError as error:
-        raise SpecError(f"mend the text first: {error}", field="toml") from None
+        raise SpecError(f"fix the text first: {error}", field="toml") from None
 
 
 def _query(document: Any, number: Any) -> Any:

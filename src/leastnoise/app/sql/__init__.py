@@ -59,5 +59,5 @@ def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
     for asked in read_statements(sql, schema):
         queries += queries_for(asked, schema, namer)
         if len(queries) > MAX_QUERIES:
-            raise asked.error(f"the text asks more than {MAX_QUERIES:,} queries", "divide it")
+            raise asked.error(f"the text asks for more than {MAX_QUERIES:,} queries", "split it")
     return queries

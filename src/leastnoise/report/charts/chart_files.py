@@ -50,7 +50,7 @@ def to_svg(chart: Any) -> str:
         ) from None
     if re.search(r"<image[^>]*href=\"(?!data:)", svg):
         raise InputError(
-            "this chart shows pictures from elsewhere", field="chart", remedy="put them in as data: addresses"
+            "this chart loads pictures from elsewhere", field="chart", remedy="put them in as data: addresses"
         )
     return svg
 
