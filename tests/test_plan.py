@@ -286,7 +286,7 @@ def test_rows_that_cost_more_are_refused(tmp_path: Path) -> None:
         rows[row, column] += 1 if rows[row, column] > 0 else -1
         for changed in (rows, plan.strategy.entries.astype(object) * 2, np.vstack([rows, rows])):
             path = tampered(plan, tmp_path / "p", rows=exact.to_limbs(exact.as_integers(changed)))
-            with refuses(PlanFileError, "plan", "p", "no valid plan: the strategy spends more than"):
+            with refuses(PlanFileError, "plan", "p", "not a valid plan: the strategy spends more than"):
                 load_plan(path)
 
 
