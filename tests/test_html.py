@@ -1290,7 +1290,7 @@ def test_the_command_names_the_file_that_is_meant(tmp_path, monkeypatch, release
     for name, words_ in (
         (
             "a.csv",
-            "'a.csv' is a table, not a saved release or plan; .* you probably mean .*: a.release",
+            "'a.csv' is a table, not a saved release or plan; .*you probably mean .*: a.release",
         ),
         ("b.csv", "`leastnoise publish` writes NAME-answers.release beside the answers: name that one"),
         ("c.toml", "'c.toml' is a specification, .*you probably mean .*: c.plan"),
