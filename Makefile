@@ -53,7 +53,8 @@ $(VENV)/bin/python:
 
 $(VENV)/.core: $(VENV)/bin/python pyproject.toml constraints.txt
 	@echo "installing leastnoise ..."
-	@$(PIP) --editable .
+	@# Python compiles what it imports: compiling all of SciPy and pandas first takes longer than the demo.
+	@$(PIP) --no-compile --editable .
 	@touch $@
 
 $(VENV)/.dev: $(VENV)/bin/python pyproject.toml constraints.txt

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import builtins
 import csv
 import json
+import sys
 import warnings
 from pathlib import Path
 from typing import Any
@@ -188,14 +188,7 @@ def test_a_failed_write_leaves_the_old_file(
 
 
 def without(module: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = builtins.__import__
-
-    def refuse(name: str, *given: Any, **named: Any) -> Any:
-        if name.split(".")[0] == module:
-            raise ImportError(name)
-        return real(name, *given, **named)
-
-    monkeypatch.setattr(builtins, "__import__", refuse)
+    monkeypatch.setitem(sys.modules, module, None)
 
 
 def test_what_cannot_be_written_is_refused_beforehand(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -271,7 +271,7 @@ def test_the_shell_says_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     done = CliRunner().invoke(app, ["audit", str(path), "--draws", "4000"])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("The plan keeps what it says: ")
-    assert "4,000 releases of each of two tables" in done.stdout
+    assert "4,000 simulated releases of each of two tables" in done.stdout
     with_less_noise(monkeypatch, 50)
     done = CliRunner().invoke(app, ["audit", str(path), "--draws", "4000"])
     assert done.exit_code == 1

@@ -175,7 +175,10 @@ def test_demo_writes_what_it_lists(town: tuple[Path, subprocess.CompletedProcess
         rows = [row for row in csv.DictReader(file) if row["query"] != "not counted"]
     answers = [float(row["answer"]) for row in rows]
     assert answers == pytest.approx(release.answers.tolist())
-    assert (folder / "my town" / "summary.txt").read_text("utf-8") == f"{leastnoise.summarize(release)}\n"
+    said = leastnoise.app.specification.load_spec(folder / "my town" / "town.toml").publication
+    assert said is not None and said.publisher is not None and said.date is not None
+    summary = (folder / "my town" / "summary.txt").read_text("utf-8")
+    assert summary == f"{leastnoise.summarize(release, said)}\n"
 
 
 def test_demo_shows_table_cost_proof_and_place(town: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -193,7 +196,8 @@ def test_demo_shows_table_cost_proof_and_place(town: tuple[Path, subprocess.Comp
     assert [text.index(part) for part in parts] == sorted(text.index(part) for part in parts)
     assert max(map(len, text.split("Next,")[0].splitlines())) <= 80
     # A command is one line, to be copied, and its paths are quoted.
-    assert re.search(r"\n  \S+ publish 'my town/town.toml' --data 'my town/people.csv'\n", text)
+    program = "(leastnoise|python -m leastnoise)"
+    assert re.search(rf"\n  {program} publish 'my town/town.toml' --data 'my town/people.csv'\n", text)
 
 
 def test_piped_output_holds_no_control_sequence(town: tuple[Path, subprocess.CompletedProcess[str]]) -> None:
@@ -497,7 +501,7 @@ REFUSALS: list[tuple[Callable[[Path], None], list[str], str]] = [
         r"'town\.plan' (was altered|cannot be read)",
     ),
     (tampered, ["explain", "town.plan"], r"'town\.plan' (was altered|cannot be read)"),
-    (nothing, ["release", "people.csv", "--data", "people.csv"], "it is damaged or no leastnoise file"),
+    (nothing, ["release", "people.csv", "--data", "people.csv"], "it is damaged or not a leastnoise file"),
     (planned, ["release", "town.plan", "--data", "none.csv"], r"there is no file 'none\.csv'"),
     (planned, ["release", "town.plan", "--data", "none*.csv"], r"there is no file 'none\*\.csv'"),
     (nothing, ["publish", "town.toml", "--data", "none.csv"], r"there is no file 'none\.csv'"),

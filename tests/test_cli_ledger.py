@@ -228,7 +228,7 @@ def test_fetching_replaces_nothing_unasked(folder: Path) -> None:
     assert Path("b.json").exists() and Path("b.html").exists()
     succeed("ledger", "fetch", "town.db", "spring", "--force")
     told = refuse("ledger", "fetch", "town.db", "summer")
-    assert "knows no release 'summer', only 'spring'; `leastnoise ledger show town.db` lists them" in told
+    assert "has no release 'summer', only 'spring'; `leastnoise ledger show town.db` lists them" in told
     assert "ledger.entries" not in told
     assert "would replace what is read" in refuse("ledger", "fetch", "town.db", "spring", "-o", "town.db")
 
@@ -280,7 +280,7 @@ def test_a_plan_is_not_paid_for_twice_unasked(folder: Path, monkeypatch: pytest.
     with monkeypatch.context() as patched:
         patched.setattr(leastnoise, "design", forbidden)
         line = refuse(*PUBLISH, "--out", "b.csv")
-    assert "this plan was released already as 'readm 1'; `leastnoise ledger fetch town.db 'readm 1'`" in line
+    assert "this plan was already released as 'readm 1'; `leastnoise ledger fetch town.db 'readm 1'`" in line
     assert "--release-id NEW" in line and line.endswith("Nothing was spent.")
     assert Ledger("town.db").head == spent and not Path("b.csv").exists()
     succeed(*PUBLISH, "--release-id", "readm 2", "--out", "b.csv")
@@ -290,7 +290,7 @@ def test_a_plan_is_not_paid_for_twice_unasked(folder: Path, monkeypatch: pytest.
     Ledger("town.db").spend(lost.charge, "lost")
     succeed(*PUBLISH, "--out", "c.csv")
     assert len(Ledger("town.db").entries) == 4
-    assert "released already as" in refuse(*PUBLISH, "--out", "d.csv")
+    assert "was already released as" in refuse(*PUBLISH, "--out", "d.csv")
     # A twin that sees nothing in the ledger pays once more.
     monkeypatch.setattr("leastnoise.app.cli.payment._stored", lambda _: iter(()))
     succeed(*PUBLISH, "--out", "e.csv")
@@ -304,9 +304,9 @@ def test_a_saved_plan_is_not_paid_for_twice_unasked(folder: Path) -> None:
     given = ("release", "town.plan", "--data", "people.csv", "--ledger", "town.db")
     succeed(*given)
     before = Ledger("town.db").head
-    assert "this plan was released already as" in refuse(*given, "--out", "b.csv")
+    assert "this plan was already released as" in refuse(*given, "--out", "b.csv")
     # What only a design can tell is found after it, and before anything is paid.
-    assert "this plan was released already as" in refuse(*PUBLISH, "--out", "b.csv")
+    assert "this plan was already released as" in refuse(*PUBLISH, "--out", "b.csv")
     assert Ledger("town.db").head == before and not Path("b.csv").exists()
     succeed(*given, "--out", "b.csv", "--release-id", "anew")
 
@@ -351,7 +351,7 @@ def test_a_ledger_for_so_many_releases(privacy: str, limit: str, folder: Path) -
     made = ("ledger", "create", "two.db", "--dataset", "town", "--for", "town.toml", "--times", "2")
     told = succeed(*made)
     assert f"limit {limit}: town.toml fits 2 times" in told
-    assert ("a pure limit" in told) == ("delta" not in privacy and "rho" not in privacy)
+    assert ("this limit is pure" in told) == ("delta" not in privacy and "rho" not in privacy)
     assert ("needs records_per_person = 3" in told) == ("3" in privacy)
     asked = ("publish", "town.toml", "--data", "people.csv", "--ledger", "two.db")
     shown = ("ledger", "show", "two.db", "--spec", "town.toml")
@@ -406,9 +406,7 @@ def test_a_limit_is_given_in_one_way(folder: Path) -> None:
 def test_a_pure_limit_says_that_it_is_one(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without a delta the limit was pure for good, which showed at the first release."""
     told = succeed("ledger", "create", "pure.db", "--dataset", "town", "--epsilon", "1")
-    assert (
-        "note: a pure limit, for good: releases with a delta never fit; give --delta 1e-6 for those" in told
-    )
+    assert "note: this limit is pure and cannot be changed: it refuses every release with a delta" in told
     told = succeed("ledger", "create", "other.db", "--dataset", "town", "--epsilon", "1", "--delta", "1e-6")
     assert "note:" not in told
     monkeypatch.setattr(leastnoise, "design", forbidden)
@@ -463,7 +461,7 @@ def test_a_table_as_ledger_is_no_damaged_ledger(folder: Path) -> None:
     """Told to restore it, people feared for their table."""
     for command in (["ledger", "show", "people.csv"], [*PUBLISH[:-1], "people.csv"]):
         line = refuse(*command)
-        assert "people.csv' is no ledger; name the file" in line
+        assert "people.csv' is not a ledger; name the file" in line
         assert "damaged" not in line and "restore" not in line
 
 
@@ -576,11 +574,11 @@ def test_ids_and_heads_are_shown_whole_and_found_again(columns: int, folder: Pat
 @pytest.mark.thorough
 def test_messages_name_options(folder: Path) -> None:
     given = ("publish", "town.toml", "--data", "people.csv")
-    assert "error: --release-id is what a ledger knows a release by; give --ledger too" in refuse(
+    assert "error: --release-id names a release in a ledger; give --ledger too" in refuse(
         *given, "--release-id", "spring"
     )
     assert "--release-id must be a text" in refuse(*PUBLISH, "--release-id", "x" * 201)
-    assert "begin one with: leastnoise ledger create none.db" in refuse("ledger", "show", "none.db")
+    assert "create one with: leastnoise ledger create none.db" in refuse("ledger", "show", "none.db")
     for command in ("verify", "export"):
         out = ("--out", "x.csv") if command == "export" else ()
         assert "there is no ledger 'none.db'" in refuse("ledger", command, "none.db", *out)

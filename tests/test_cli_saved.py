@@ -100,7 +100,9 @@ def test_the_file_that_is_meant(saved: Release) -> None:
     Path("few.csv").write_text("query,label\n")
     for command in (("adjust", "few.csv"), ("quantiles", "few.csv", "age"), ("report", "few.csv")):
         refused = run(*command)
-        assert refused.exit_code == 1 and "the one beside it is meant: few.release" in refused.output
+        assert (
+            refused.exit_code == 1 and "you probably mean the file beside it: few.release" in refused.output
+        )
 
 
 def test_quantiles(saved: Release) -> None:

@@ -236,7 +236,7 @@ def test_they_need_public_data() -> None:
     table = compare(PREFIX, PureDP(1), methods=["identity", *DATA_DEPENDENT])
     for name in DATA_DEPENDENT:
         assert by_name(table)[name].achieved is None
-        assert "it is simulated where public data= is given" in str(by_name(table)[name].reason)
+        assert "give public data= to simulate it" in str(by_name(table)[name].reason)
     assert "Simulated" not in str(table)
 
 

@@ -73,10 +73,10 @@ def test_a_rewritten_file_is_read_where_nothing_changed(saved: Path) -> None:
 
 def test_missing_foreign_and_empty_files(tmp_path: Path, saved: Path) -> None:
     refused(tmp_path / "none.bin", "there is no file '.*none.bin'")
-    refused(tmp_path, "damaged or no leastnoise file")
+    refused(tmp_path, "damaged or not a leastnoise file")
     for data in (b"", b"PK", b"hello", pickle.dumps({"a": 1}), npy(np.ones(3))):
         (tmp_path / "other").write_bytes(data)
-        refused(tmp_path / "other", "'other' cannot be read: it is damaged or no leastnoise file")
+        refused(tmp_path / "other", "'other' cannot be read: it is damaged or not a leastnoise file")
     with refuses(PlanFileError, "path", "thing.bin"):
         container.read(saved, "plan")
 
@@ -85,10 +85,10 @@ def test_truncation_at_every_length_is_refused(saved: Path, tmp_path: Path) -> N
     data = saved.read_bytes()
     for length in range(0, len(data), 7):
         (tmp_path / "cut").write_bytes(data[:length])
-        refused(tmp_path / "cut", "damaged or no leastnoise file")
+        refused(tmp_path / "cut", "damaged or not a leastnoise file")
 
 
-SURROUNDED = "'around' cannot be read: it is damaged or no leastnoise file"
+SURROUNDED = "'around' cannot be read: it is damaged or not a leastnoise file"
 
 
 @pytest.mark.parametrize("before", [b"x", b"PK\x03\x04", bytes(4096), b"SQLite format 2\0"])
@@ -133,7 +133,7 @@ def test_nothing_may_stand_after_the_archive(
 def test_a_comment_is_something_after_the_archive(saved: Path) -> None:
     with zipfile.ZipFile(saved, "a") as archive:
         archive.comment = b"hidden"
-    refused(saved, "damaged or no leastnoise file")
+    refused(saved, "damaged or not a leastnoise file")
 
 
 def test_a_ledger_is_named_as_one(saved: Path, tmp_path: Path) -> None:
@@ -152,16 +152,18 @@ def test_a_ledger_is_named_as_one(saved: Path, tmp_path: Path) -> None:
 def test_an_altered_part_is_noticed(saved: Path) -> None:
     parts = members(saved)
     parts["content.json"] = parts["content.json"].replace(b"1.5", b"2.5")
-    refused(rewritten(saved, parts, fix_digest=False), "was altered or damaged after it was saved; save it")
+    refused(
+        rewritten(saved, parts, fix_digest=False), "has been modified or damaged since it was saved; save it"
+    )
     parts["q.npy"], parts["rows.npy"] = parts["rows.npy"], parts["q.npy"]
-    refused(rewritten(saved, parts, fix_digest=False), "was altered or damaged")
+    refused(rewritten(saved, parts, fix_digest=False), "has been modified or damaged")
 
 
 @pytest.mark.parametrize("missing", ["head.json", "content.json"])
 def test_a_missing_part_is_refused(saved: Path, missing: str) -> None:
     parts = members(saved)
     del parts[missing]
-    refused(rewritten(saved, parts), "damaged or no leastnoise file")
+    refused(rewritten(saved, parts), "damaged or not a leastnoise file")
 
 
 @pytest.mark.parametrize(
@@ -197,7 +199,7 @@ class _Bomb:
     ],
 )
 def test_arrays_that_are_not_plain_numbers_are_refused(saved: Path, data: bytes) -> None:
-    refused(rewritten(saved, members(saved) | {"q.npy": data}), "damaged or no leastnoise file")
+    refused(rewritten(saved, members(saved) | {"q.npy": data}), "damaged or not a leastnoise file")
     assert not Path("/tmp/leastnoise-was-unpickled").exists()
 
 
@@ -208,7 +210,7 @@ def test_a_header_that_claims_terabytes_allocates_nothing(saved: Path) -> None:
         longer = re.sub(rb"\(3,\), }( *)", lambda m, s=shape: s + b", }" + m[1][len(s) - 4 :], data)
         assert len(longer) == len(data)
         tracemalloc.start()
-        refused(rewritten(saved, members(saved) | {"q.npy": longer}), "damaged or no leastnoise file")
+        refused(rewritten(saved, members(saved) | {"q.npy": longer}), "damaged or not a leastnoise file")
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert peak < 10 * 2**20

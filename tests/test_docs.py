@@ -60,8 +60,9 @@ def room_of(path: Path, package: Path) -> str:
     return "" if first in ("__init__.py", "__main__.py") else first.removesuffix(".py")
 
 
-# Files that call the papers' room by name, when asked: for a method of theirs, or for a reproduction.
-BY_NAME = ("planning/method_list.py", "app/cli/demo_commands.py")
+# Files that call the papers' room by name, when asked: for a method of theirs, or for a reproduction; and the
+# one that imports optional packages, which are others' (tests/test_extras.py).
+BY_NAME = ("planning/method_list.py", "app/cli/demo_commands.py", "core/extras.py")
 
 
 def imported_rooms(path: Path, package: Path) -> Iterator[str]:

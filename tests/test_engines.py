@@ -1404,7 +1404,7 @@ def test_a_package_that_is_missing_is_named(embedded: Any, monkeypatch: pytest.M
     monkeypatch.setattr(engines, "_answer", fail)
     data = vectorize(loaded(embedded, {"x": ("int", [1])}), Schema(x=range(3)))
     with refuses(
-        MissingExtraError, "pyarrow_hotfix", None, "pyarrow_hotfix; type: pip install 'ibis-framework"
+        MissingExtraError, "pyarrow_hotfix", None, "pyarrow_hotfix: pip install 'ibis-framework[duckdb]'"
     ):
         data.vector()
 

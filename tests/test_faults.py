@@ -1160,11 +1160,11 @@ def test_row_52_no_plan_comes_from_a_pickle(tmp_path: Path) -> None:
     path = tmp_path / "a.plan"
     for content in (given.workload.to_dict(), [1, 2], Trap()):
         path.write_bytes(pickle.dumps(content))
-        refused(lambda: ln.load_plan(path), PlanFileError, "it is damaged or no leastnoise file")
+        refused(lambda: ln.load_plan(path), PlanFileError, "it is damaged or not a leastnoise file")
     buffer = io.BytesIO()
     np.save(buffer, np.array([Trap()], dtype=object), allow_pickle=True)
     tampered = rewritten(given.save(path), arrays={"rows.npy": buffer.getvalue()})
-    refused(lambda: ln.load_plan(tampered), PlanFileError, "it is damaged or no leastnoise file")
+    refused(lambda: ln.load_plan(tampered), PlanFileError, "it is damaged or not a leastnoise file")
     assert not Trap.sprung
 
 
@@ -1225,7 +1225,7 @@ def check_tampered_plan(goal: Any, folder: Path) -> None:
     given = ln.design(matrix(MATRIX), goal)
     path = given.save(folder / "a.plan")
     assert ln.load_plan(rewritten(path)).strategy.spent == given.strategy.spent
-    words = "is no valid plan: the strategy spends more than the privacy goal allows"
+    words = "is not a valid plan: the strategy spends more than the privacy goal allows"
     doubled = container._npy(exact.to_limbs(exact.as_integers(given.strategy.entries.astype(object) * 2)))
     smaller = given.privacy.to_dict() | {given.privacy._parameters[0]: 1e-3}
     for content, arrays in (
@@ -1284,7 +1284,7 @@ def check_array_header(folder: Path) -> None:
         claimed = rewritten(path, arrays={"rows.npy": buffer.getvalue() + bytes(64)})
         tracemalloc.start()
         try:
-            refused(lambda p=claimed: ln.load_plan(p), PlanFileError, "damaged or no leastnoise file")
+            refused(lambda p=claimed: ln.load_plan(p), PlanFileError, "damaged or not a leastnoise file")
             assert tracemalloc.get_traced_memory()[1] < 2**22
         finally:
             tracemalloc.stop()
@@ -1293,7 +1293,7 @@ def check_array_header(folder: Path) -> None:
     with contextlib.suppress(ValueError):
         np.lib.format.write_array_header_1_0(buffer, long_header)
     claimed = rewritten(path, arrays={"rows.npy": buffer.getvalue() + bytes(8)})
-    refused(lambda: ln.load_plan(claimed), PlanFileError, "damaged or no leastnoise file")
+    refused(lambda: ln.load_plan(claimed), PlanFileError, "damaged or not a leastnoise file")
 
 
 NASTY = [

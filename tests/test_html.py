@@ -15,11 +15,13 @@ import struct
 import subprocess
 import sys
 import time
+import warnings
 import zlib
 from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas
 import pytest
 import typer
 from hypothesis import given
@@ -286,18 +288,51 @@ def test_the_page_is_light_or_dark_as_its_reader_likes(release, tmp_path):
     assert seen == [(0xFF, 0xFF, 0xFF), (0x14, 0x18, 0x1D)]
 
 
-def overflow(path, width):
-    """By how much a page is wider than a frame of so many pixels; its policy is lifted to look."""
+def in_frame(path, width, expression):
+    """The whole number that an expression over a page, ``page``, gives in a frame of so many pixels.
+
+    Its policy is lifted to look.
+    """
     text = path.read_text(encoding="utf-8")
     policy = re.search(r'<meta http-equiv="Content-Security-Policy"[^>]*>', text)[0]
     shown = html.escape(text.replace(policy, ""))
-    measure = "document.title = frame.contentDocument.documentElement.scrollWidth"
+    measure = html.escape(f"const page = frame.contentDocument; document.title = {expression}")
     frame = (
         f'<iframe id="frame" style="width:{width}px;border:0" srcdoc="{shown}" onload="{measure}"></iframe>'
     )
     outer = path.with_name("outer.html")
     outer.write_text(f"<!DOCTYPE html><title></title>{frame}", encoding="utf-8")
-    return int(re.search(r"<title>(\d+)</title>", dom_of(outer))[1]) - width
+    return int(re.search(r"<title>(\d+)</title>", dom_of(outer))[1])
+
+
+def overflow(path, width):
+    """By how much a page is wider than a frame of so many pixels."""
+    return in_frame(path, width, "page.documentElement.scrollWidth") - width
+
+
+def cut_off(path, width):
+    """How many tables side by side are wider than their places."""
+    tables = "[...page.querySelectorAll('.panels table')]"
+    is_cut = "table => table.getBoundingClientRect().width > table.parentNode.clientWidth + 1"
+    return in_frame(path, width, f"{tables}.filter({is_cut}).length")
+
+
+@pytest.mark.thorough
+@BROWSER
+def test_tables_side_by_side_are_shown_whole(tmp_path):
+    """Tables of six columns were cut off on a screen, and ran into one another on paper."""
+    bands = tuple(f"{i}0,000 to {i}9,999" for i in range(6))
+    schema = ln.Schema(place=("a", "b", "c"), band=bands, ward=tuple(f"ward {i}" for i in range(8)))
+    plan = plan_of([ln.Marginal("place", "band", "ward")], schema=schema)
+    path = ln.summarize(release_of(plan)).to_html(tmp_path / "report.html")
+    text = path.read_text("utf-8")
+    assert cut_off(path, 1000) == 0
+    # As on paper: 178 mm are 673 pixels.
+    path.write_text(text.replace("@media print {", "@media all {"), "utf-8")
+    assert cut_off(path, 673) == 0
+    narrow = "figure { display: inline-block; width: 30% !important; }"
+    path.write_text(text.replace("</style>", f".panels.cross {narrow}</style>"), "utf-8")
+    assert cut_off(path, 1000) > 0
 
 
 @pytest.mark.thorough
@@ -903,6 +938,17 @@ def test_categories_are_listed(release):
     assert which == {"ward": ", ".join(many), "age": "17–24, 25–34, 35–64"}
 
 
+def test_the_page_says_once_how_many_records_are_left_out(release):
+    """It told how many, and then that how many there were is not known."""
+    assert "how many such" not in words_of(release, "asked")
+    table = {"age": [3, 99], "sex": ["F", "M"], "region": ["north", "north"]}
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        told = ln.measure(release.plan, pandas.DataFrame(table))
+    assert told.not_counted is not None
+    assert "how many such records there are stands above" in words_of(told, "asked")
+
+
 def test_sentences_can_be_quoted(release):
     """The page led with the privacy goal; what was counted stood far below."""
     (quotes,) = page_of(release).all("div", "quotes")
@@ -1244,10 +1290,10 @@ def test_the_command_names_the_file_that_is_meant(tmp_path, monkeypatch, release
     for name, words_ in (
         (
             "a.csv",
-            "'a.csv' is a table, not a saved release or plan; .* is meant: a.release",
+            "'a.csv' is a table, not a saved release or plan; .*you probably mean .*: a.release",
         ),
         ("b.csv", "`leastnoise publish` writes NAME-answers.release beside the answers: name that one"),
-        ("c.toml", "'c.toml' is a specification, .*is meant: c.plan"),
+        ("c.toml", "'c.toml' is a specification, .*you probably mean .*: c.plan"),
         ("d.html", "'d.html' is a page, not a saved release or plan"),
     ):
         done = CliRunner().invoke(APP, [name])

@@ -768,12 +768,12 @@ def test_what_never_was_a_ledger_is_not_called_damaged(path: Path, ledger: Ledge
     for content in (b"age,sex\n1,F\n", b"S", os.urandom(8192)):
         other.write_bytes(content)
         if content[:1] != b"S":
-            with refuses(LedgerFileError, "path", ..., "is no ledger; name the file that `leastnoise ledger"):
+            with refuses(LedgerFileError, "path", ..., "is not a ledger; name the file that `leastnoise"):
                 Ledger(other)
     # What begins as one may have been cut short: that is said as before.
     for keep in (0, 1, 16, 99):
         other.write_bytes(whole[:keep])
-        with refuses(LedgerFileError, "path", ..., "damaged, cut short or no ledger; restore it"):
+        with refuses(LedgerFileError, "path", ..., "damaged, truncated or not a ledger; restore it"):
             Ledger(other)
 
 

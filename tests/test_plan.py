@@ -286,7 +286,7 @@ def test_rows_that_cost_more_are_refused(tmp_path: Path) -> None:
         rows[row, column] += 1 if rows[row, column] > 0 else -1
         for changed in (rows, plan.strategy.entries.astype(object) * 2, np.vstack([rows, rows])):
             path = tampered(plan, tmp_path / "p", rows=exact.to_limbs(exact.as_integers(changed)))
-            with refuses(PlanFileError, "plan", "p", "no valid plan: the strategy spends more than"):
+            with refuses(PlanFileError, "plan", "p", "not a valid plan: the strategy spends more than"):
                 load_plan(path)
 
 
@@ -311,14 +311,14 @@ def test_entries_that_would_wrap_are_refused(tmp_path: Path) -> None:
         ({"tol": math.inf}, "noise scale or tolerance that is not positive"),
         ({"tol": math.nan}, "noise scale or tolerance that is not positive"),
         ({"noise": "laplace"}, "laplace noise cannot meet the goal"),
-        ({"noise": "none"}, "is no plan that this version can read"),
-        ({"claim": "optimal"}, "is no plan that this version can read"),
+        ({"noise": "none"}, "is not a plan that this version can read"),
+        ({"claim": "optimal"}, "is not a plan that this version can read"),
         ({"tried": [{"name": "dense", "outcome": "won"}]}, "the tried of a plan must be a tuple of Trial"),
         ({"tried": [{"name": "dense", "outcome": "kept", "achieved": "1"}]}, "must be a tuple of Trial"),
         ({"tried": [{"by": "dense"}]}, "its content is not what design"),
         ({"format": 2}, "was saved by another version of leastnoise; design it again"),
         ({"privacy": {"goal": "GDP", "mu": 1e-9}}, "spends more than the privacy goal allows"),
-        ({"privacy": {"goal": "GDP", "mu": -1}}, "is no valid plan: mu must be positive"),
+        ({"privacy": {"goal": "GDP", "mu": -1}}, "is not a valid plan: mu must be positive"),
         (
             {"privacy": {"goal": "GDP", "mu": 0.5, "neighbours": "replace-one"}},
             "spends more than the privacy goal",
@@ -328,7 +328,7 @@ def test_entries_that_would_wrap_are_refused(tmp_path: Path) -> None:
             "spends more than the privacy goal",
         ),
         ({"privacy": {"goal": "PureDP", "epsilon": 1}}, "gaussian noise cannot meet the goal"),
-        ({"privacy": []}, "is no valid plan"),
+        ({"privacy": []}, "is not a valid plan"),
         ({"workload": {}}, "its content is not what design"),
         ({"workload": {"schema": [["a", ["x"]]], "queries": [{"kind": "total"}]}}, "arrays that do not fit"),
         ({"options": 3}, "its content is not what design"),
@@ -400,7 +400,7 @@ def test_a_matrix_that_claims_a_trillion_rows_is_refused(tmp_path: Path) -> None
         "weights": [1],
         "targets": [None],
     }
-    with refuses(PlanFileError, "plan", "p", "is no valid plan"):
+    with refuses(PlanFileError, "plan", "p", "is not a valid plan"):
         load_plan(tampered(plans()[0], tmp_path / "p", {"workload": workload}))
 
 

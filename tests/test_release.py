@@ -645,7 +645,7 @@ def test_altered_measurements_are_noticed_by_the_digest(tmp_path, monkeypatch):
         patched.setattr(container, "_digest", lambda *args: kept)
         container.write(path, "release", {"plan": content}, other)
         assert not is_same(ln.load_release(path), given), "without the digest, the change passes"
-    with refuses(PlanFileError, "path", "a.release", "was altered or damaged after it was saved"):
+    with refuses(PlanFileError, "path", "a.release", "has been modified or damaged since it was saved"):
         ln.load_release(path)
 
 
@@ -676,7 +676,7 @@ def test_files_of_another_kind_are_refused(tmp_path):
     plan_file = given.plan.save(tmp_path / "a.plan")
     with refuses(PlanFileError, "path", "a.plan"):
         ln.load_release(plan_file)
-    with refuses(PlanFileError, "path", "a.release", "'a.release' is no saved plan"):
+    with refuses(PlanFileError, "path", "a.release", "'a.release' is not a saved plan"):
         ln.load_plan(given.save(tmp_path / "a.release"))
     content, arrays = given.plan.to_parts()
     for parts in (({"plan": content}, arrays), ({"plan": 3}, {**arrays, "measurements": arrays["rows"]})):

@@ -89,7 +89,7 @@ def test_a_plan_shows_no_answers():
     for words in (
         "A plan for 23 counts, not measured yet",
         "Measuring it once would spend mu = ",
-        "  everyone   median ",
+        "  everyone   ",
         "(20 counts)",
         "Recheck it yourself",
     ):

@@ -609,7 +609,7 @@ def test_the_same_table_from_a_shell(tmp_path: Path, monkeypatch: pytest.MonkeyP
     refused = run("publish", "M.toml", *paid, "--release-id", "men", ok=False)
     assert "Nothing was spent" in refused
     named = ("--release-id", "men", "--same-table-as")
-    assert "knows no release 'may', only 'women'" in run("publish", "M.toml", *paid, *named, "may", ok=False)
+    assert "has no release 'may', only 'women'" in run("publish", "M.toml", *paid, *named, "may", ok=False)
     told = run("publish", "M.toml", "--data", "people.csv", "--same-table-as", "women", ok=False)
     assert "give --ledger too" in told
     whole = Path("people.csv").read_text()

@@ -7,6 +7,7 @@ from one explicit generator.
 
 from __future__ import annotations
 
+import datetime
 import glob
 import os
 import shlex
@@ -15,6 +16,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +31,7 @@ from leastnoise.planning import Plan, design
 from leastnoise.privacy import ApproxDP
 from leastnoise.query import Bins, Marginal, Prefix, Query, Ranges, Schema, Total
 from leastnoise.release import Release, measure
-from leastnoise.report import cost_table, cross_table, summarize, write_answers
+from leastnoise.report import Publication, cost_table, cross_table, summarize, write_answers
 
 REGIONS = ("Centre", "Harbour", "Hills", "Riverside")
 _REGION_SHARES = (0.41, 0.27, 0.12, 0.20)
@@ -143,7 +145,7 @@ def run_demo(
     if glob.has_magic(str(folder.absolute())):
         raise InputError.must("folder", "not hold * ? or [", given=str(folder.absolute()))
     console = Console(highlight=False, markup=False, emoji=False)
-    spec = publication(epsilon=epsilon)
+    spec = replace(publication(epsilon=epsilon), publication=_stated())
     assert spec.privacy is not None
     workload = spec.workload
     console.print(
@@ -163,7 +165,7 @@ def run_demo(
         release = measure(plan, vectorize(people, spec.schema))
     release.save(folder / "answers.release")
     write_answers(release, folder / "answers.csv")
-    report = summarize(release)
+    report = summarize(release, spec.publication)
     (folder / "summary.txt").write_text(report.text() + "\n", encoding="utf-8")
     page = report.to_html(folder / "report.html")
 
@@ -183,10 +185,35 @@ def run_demo(
     return release
 
 
+def _stated() -> Publication:
+    """What the town's statistical office says about its publication."""
+    return Publication(
+        title="Population of the town",
+        publisher="Town statistical office (invented)",
+        source="Register of residents (invented)",
+        unit="residents",
+        date=datetime.date.today().isoformat(),
+    )
+
+
+def _program() -> str:
+    """How to call this program again from the folder where it runs."""
+    if shutil.which("leastnoise"):
+        return "leastnoise"
+    called = Path(sys.argv[0])
+    if called.name in ("__main__.py", "-c"):
+        return "python -m leastnoise"
+    try:
+        return shlex.quote(os.path.relpath(called))
+    except ValueError:
+        # Windows has no relative path from one drive to another.
+        return shlex.quote(str(called))
+
+
 def _say_what_is_next(console: Any, folder: Path) -> None:
     console.print("\nNext, with this town or with files of your own:")
     town, table = (shlex.quote(str(folder / name)) for name in ("town.toml", "people.csv"))
-    program = "leastnoise" if shutil.which("leastnoise") else shlex.quote(os.path.relpath(sys.argv[0]))
+    program = _program()
     for command in (
         f"check {town} --data {table}",
         f"explain {town}",

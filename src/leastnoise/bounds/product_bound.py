@@ -94,7 +94,7 @@ def product_witness_from_parts(arrays: Mapping[str, Array], plain_axes: Any) -> 
     q = _cut(arrays["q"], arrays["q_sizes"])
     p = arrays.get("p")
     if p is not None and (p.ndim != 1 or p.dtype.kind != "f"):
-        raise PlanFileError("the file holds dual weights that are no lists of numbers", field="witness")
+        raise PlanFileError("the file holds dual weights that are not lists of numbers", field="witness")
     axes = None if plain_axes is None else tuple(axes_from_plain(plain_axes))
     apart = _apart_from_arrays(arrays) if "apart" in arrays else None
     if "p_places" not in arrays:
@@ -113,7 +113,7 @@ def _apart_from_arrays(arrays: Mapping[str, Array]) -> dict[AxisSet, float]:
     are_lists = are_lists and sizes.dtype.kind == axes.dtype.kind == "i" and len(sizes) == len(weights)
     if not are_lists or (sizes < 0).any() or int(sizes.sum()) != len(axes):
         raise PlanFileError(
-            "the file holds dual weights of pairs that are no lists of numbers", field="witness"
+            "the file holds dual weights of pairs that are not lists of numbers", field="witness"
         )
     ends = np.cumsum(sizes)
     sets = [tuple(axes[e - size : e].tolist()) for e, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
@@ -124,7 +124,7 @@ def _cut(values: Array, sizes: Array) -> list[Array]:
     """One list of numbers cut into several."""
     are_lists = values.ndim == sizes.ndim == 1 and values.dtype.kind == "f" and sizes.dtype.kind == "i"
     if not are_lists or (sizes < 0).any() or int(sizes.sum()) != len(values):
-        raise PlanFileError("the file holds dual weights that are no lists of numbers", field="witness")
+        raise PlanFileError("the file holds dual weights that are not lists of numbers", field="witness")
     ends = np.cumsum(sizes)
     return [values[end - size : end] for end, size in zip(ends.tolist(), sizes.tolist(), strict=True)]
 
@@ -174,7 +174,7 @@ def _products(witness: ProductWitness, workload: Workload) -> Products | None:
     products = products_of(workload, witness.axes)
     # Axes that leave something out would speak of fewer cells.
     if products is not None and products.n_cells != workload.shape[1]:
-        raise DesignError("the witness speaks of other cells than the workload's", field="witness")
+        raise DesignError("the witness is about other cells than the workload's", field="witness")
     return products
 
 

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import DesignError, InputError, MissingExtraError
+from leastnoise.core.extras import require
 from leastnoise.core.operators import Array
 from leastnoise.core.remedies import Argument, Remedy
 
@@ -404,11 +405,5 @@ def load_backend(name: str) -> Backend:
         )
     if name == "numpy":
         return NUMPY
-    try:
-        import torch  # noqa: F401
-    except ImportError:
-        remedy = Remedy("pip install 'leastnoise[torch]'")
-        raise MissingExtraError(
-            Argument("backend", name), " needs PyTorch: ", remedy, field="backend", given=name
-        ) from None
+    require("torch", extra="torch", why=Argument("backend", name), field="backend", given=name)
     return TorchBackend("cuda" if name == "cuda" else "cpu")

@@ -130,7 +130,7 @@ def read(path: str | Path, kind: str) -> tuple[dict[str, Any], dict[str, Array]]
         raise PlanFileError(f"there is no file {str(source)!r}", field="path", given=str(source)) from None
     except OSError:
         raise PlanFileError(
-            f"{source.name!r} cannot be read: it is damaged or no leastnoise file",
+            f"{source.name!r} cannot be read: it is damaged or not a leastnoise file",
             field="path",
             given=source.name,
         ) from None
@@ -159,13 +159,13 @@ def _unpacked(source: BinaryIO, name: str, kind: str) -> tuple[dict[str, Any], d
         is_spec = name.lower().endswith(".toml")
         hint = "; a specification goes to `leastnoise design` or `leastnoise publish`" if is_spec else ""
         raise PlanFileError(
-            f"{name!r} cannot be read: it is damaged or no leastnoise file{hint}", field="path", given=name
+            f"{name!r} cannot be read: it is damaged or not a leastnoise file{hint}", field="path", given=name
         ) from None
     except _DAMAGE as error:
         if isinstance(error, PlanFileError):
             raise
         raise PlanFileError(
-            f"{name!r} cannot be read: it is damaged or no leastnoise file", field="path", given=name
+            f"{name!r} cannot be read: it is damaged or not a leastnoise file", field="path", given=name
         ) from None
     return _decoded(name, kind, data)
 
@@ -219,11 +219,13 @@ def _decoded(name: str, kind: str, data: dict[str, bytes]) -> tuple[dict[str, An
         body = data.pop("content.json")
         if head["kind"] != kind:
             raise PlanFileError(
-                f"{name!r} is no saved {kind}{_instead.get(str(head['kind']), '')}", field="path", given=name
+                f"{name!r} is not a saved {kind}{_instead.get(str(head['kind']), '')}",
+                field="path",
+                given=name,
             )
         if head["digest"] != _digest(body, data):
             raise PlanFileError(
-                f"{name!r} was altered or damaged after it was saved",
+                f"{name!r} has been modified or damaged since it was saved",
                 field="path",
                 given=name,
                 remedy="save it again",
@@ -234,10 +236,10 @@ def _decoded(name: str, kind: str, data: dict[str, bytes]) -> tuple[dict[str, An
         if isinstance(error, PlanFileError):
             raise
         raise PlanFileError(
-            f"{name!r} cannot be read: it is damaged or no leastnoise file", field="path", given=name
+            f"{name!r} cannot be read: it is damaged or not a leastnoise file", field="path", given=name
         ) from None
     if not isinstance(content, dict):
-        raise PlanFileError(f"{name!r} cannot be read: it is no leastnoise file", field="path", given=name)
+        raise PlanFileError(f"{name!r} cannot be read: it is not a leastnoise file", field="path", given=name)
     return content, arrays
 
 

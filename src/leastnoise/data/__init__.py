@@ -84,6 +84,7 @@ A file imports only files that stand above it here:
     addresses         tables by address: databases, lakes and other machines
     ibis_dates        dates in Ibis expressions
     ibis_cleaning     declared cleaning in Ibis expressions
+    ibis_values       what a column holds: its text and its number, in Ibis expressions
     ibis_cells        placements written as Ibis expressions
     arrow_cells       placements of stored columns by NumPy and PyArrow, in Spark's executors
     spark_counts      counts of blocks in every partition of Spark, where executors have NumPy

@@ -17,12 +17,14 @@ import os
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError, MissingExtraError
-from leastnoise.data.dialects import ENGINES
+from leastnoise.core.extras import missing_package
+from leastnoise.data.dialects import ENGINES, requirement_of
 from leastnoise.data.sqlite_rows import SqliteTable
 
 _REMOTE = ("s3", "gs", "gcs", "r2", "https", "http")
@@ -116,14 +118,17 @@ def _parsed(address: str, *, is_file: bool) -> _Address:
     return _Address(parts, table, settings)
 
 
-def _ibis(extra: str) -> Any:
+def _ibis(engine: str) -> Any:
+    """Ibis, with the packages that it needs for an engine."""
     try:
         import ibis
-    except ImportError:
-        raise MissingExtraError(
-            f"this address is read through Ibis: pip install 'leastnoise[{extra}]'", field="ibis"
-        ) from None
-    return ibis
+
+        import_module(f"ibis.backends.{engine}")
+    except ImportError as error:
+        missing = error.name
+    else:
+        return ibis
+    raise missing_package(str(missing), requirement=requirement_of(engine), why="this address")
 
 
 def _in_postgres(address: _Address) -> Any:
@@ -142,7 +147,7 @@ def _in_postgres(address: _Address) -> Any:
 
 
 def _in_other(scheme: str, address: _Address) -> Any:
-    ibis = _ibis("ibis")
+    ibis = _ibis(scheme)
     settings = dict(address.settings)
     schema = settings.pop("schema", None) if scheme != "trino" else None
     text = address.parts._replace(query=urlencode(settings)).geturl()
@@ -158,12 +163,12 @@ def _place(parts: SplitResult) -> str:
 
 
 def _in_duckdb(address: _Address) -> Any:
-    ibis = _ibis("ibis")
+    ibis = _ibis("duckdb")
     path = _file_of(address)
     # A file of another kind must not make DuckDB look for an extension in the network.
     given = {"read_only": True, "autoinstall_known_extensions": False}
-    said = f"the file {path!r} is locked by another process, or no DuckDB database"
-    backend = _reached(lambda: ibis.duckdb.connect(path, **given), said, "ibis")
+    said = f"the file {path!r} is locked by another process, or is not a DuckDB database"
+    backend = _reached(lambda: ibis.duckdb.connect(path, **given), said, "duckdb")
     return _table_in(backend, address.table, address.settings.get("schema"), repr(path))
 
 
@@ -171,7 +176,7 @@ def _in_sqlite(address: _Address) -> Any:
     table = SqliteTable(_file_of(address), address.table)
     if not _reached(
         lambda: table.columns,
-        f"the file {table.path!r} is locked by another process, or no SQLite database",
+        f"the file {table.path!r} is locked by another process, or is not a SQLite database",
         "ibis",
     ):
         raise _no_table(address.table, repr(table.path))
@@ -210,15 +215,13 @@ def _reached(connect: Callable[[], Any], otherwise: str, extra: str) -> Any:
     except Exception:
         missing = None
     if missing is not None:
-        own = f"ibis-framework[{extra}]" if extra in ENGINES[3:] else f"leastnoise[{extra}]"
-        raise MissingExtraError(
-            f"this address needs the package {missing}: pip install '{own}'", field=missing
-        )
+        requirement = requirement_of(extra) if extra in ENGINES else f"leastnoise[{extra}]"
+        raise missing_package(missing, requirement=requirement, why="this address")
     raise DataUnavailableError(
         f"{otherwise}. Nothing was spent",
         field="connection",
-        remedy="check that it opens in its own program; what the engine says is withheld, for it can hold a "
-        "password",
+        remedy="check that it opens in its own program; the engine's own message is withheld, because it "
+        "can hold a password",
     )
 
 
@@ -261,7 +264,7 @@ def _remote_parquet(address: str) -> Any:
         lambda: engine.from_query(
             "FROM read_parquet($address, hive_partitioning=false)", params={"address": address}
         ),
-        f"{shown_address(address)} cannot be reached, or is no Parquet file",
+        f"{shown_address(address)} cannot be reached, or is not a Parquet file",
         "arrow",
     )
 

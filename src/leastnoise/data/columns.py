@@ -77,7 +77,7 @@ def check_kind(name: str, kind: ValueKind | None, family: str, *, has_zone: bool
         if has_zone:
             return
         raise DataError(
-            f"column {name!r} holds moments, on which different zones have different days",
+            f"column {name!r} holds timestamps, whose day depends on the time zone",
             field=name,
             given=family,
             remedy="declare the zone, as in Periods(first, last, by='day', zone='Europe/Berlin')",

@@ -220,6 +220,14 @@ _DIALECTS: dict[str, Callable[[], Dialect]] = {
 ENGINES = tuple(_DIALECTS)
 # Those whose counts the tests compare, record by record; the others answer a probe first.
 TESTED = ("duckdb", "pyspark", "postgres")
+# Engines with an extra of their own; Ibis has one for each of the others.
+_EXTRAS = {"pyspark": "spark", "postgres": "postgres"}
+
+
+def requirement_of(engine: str) -> str:
+    """What pip is to install for an engine."""
+    extra = _EXTRAS.get(engine)
+    return f"ibis-framework[{engine}]" if extra is None else f"leastnoise[{extra}]"
 
 
 @cache

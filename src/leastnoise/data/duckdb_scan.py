@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.core.errors import DataError
+from leastnoise.core.extras import require
 from leastnoise.data.columns import check_kind
 from leastnoise.data.duckdb_cleaning import code, folded, is_null_word, is_text, read_text, with_synonyms
 from leastnoise.data.duckdb_counts import Counting, counted
@@ -162,17 +163,7 @@ def opened(
     rules = [placement_of(schema[name]) for name in names]
     columns = names if person is None else (*names, person.column)
     with _engine(source, spill) as engine:
-        if isinstance(source, list):
-            parts, texts = file_parts(engine, source, columns, list(map(decimal_mark, rules)))
-        else:
-            opener, table = source
-            texts = CsvFiles([], columns)
-            engine.register("source", opener(table, columns, list(map(decimal_mark, rules))))
-            name = "source"
-            if is_read_once:
-                name = "held"
-                engine.execute("CREATE TEMP TABLE held AS SELECT * FROM source")
-            parts = [TablePart(name, [], column_types(engine, name))]
+        parts, texts = _parts(engine, source, columns, list(map(decimal_mark, rules)), is_read_once)
         parameters: dict[str, Any] = {f"files{p}": part.files for p, part in enumerate(parts) if part.files}
         selected = []
         for part in parts:
@@ -201,6 +192,21 @@ def opened(
             raise
 
 
+def _parts(
+    engine: Any, source: Any, columns: Sequence[str], marks: list[str], is_read_once: bool
+) -> tuple[list[TablePart], CsvFiles]:
+    """The parts of a table, which the engine now knows, and its files of text."""
+    if isinstance(source, list):
+        return file_parts(engine, source, columns, marks)
+    opener, table = source
+    engine.register("source", opener(table, columns, marks))
+    name = "source"
+    if is_read_once:
+        name = "held"
+        engine.execute("CREATE TEMP TABLE held AS SELECT * FROM source")
+    return [TablePart(name, [], column_types(engine, name))], CsvFiles([], columns)
+
+
 def _checked(column: str, kind: str) -> str:
     """SQL for a column of text without what is not UTF-8, which files and Arrow may hold: null."""
     return f"TRY(decode(encode({column})))" if kind == "VARCHAR" else column
@@ -215,12 +221,7 @@ def check_columns(files: list[str], columns: Sequence[str]) -> dict[str, FolderV
 @contextmanager
 def _engine(source: Any, spill: str | None = None) -> Iterator[Any]:
     """An engine that may open the files of a source and nothing else, but for a folder to spill into."""
-    try:
-        import duckdb
-    except ImportError:
-        raise MissingExtraError(
-            "counting a table needs DuckDB; type: pip install duckdb", field="duckdb"
-        ) from None
+    duckdb = require("duckdb", extra=None, why="counting a table")
     with duckdb.connect(":memory:") as engine:
         engine.execute(
             "SET allowed_paths = $files", {"files": list(source) if isinstance(source, list) else []}

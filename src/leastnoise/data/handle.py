@@ -370,6 +370,11 @@ def vectorize(
     if isinstance(source, Data):
         _require_made_with(source, schema, person, who)
         return source
+    return _handle(source, schema, who, declared)
+
+
+def _handle(source: Any, schema: Schema, who: Person | None, declared: FileFormat) -> Data:
+    """The handle of `vectorize` on whatever it is that holds the table."""
     columns = schema.names if who is None else (*schema.names, who.column)
     if are_files(source):
         files = withheld("looking for the files", lambda: TableFiles(files_named(source), declared))

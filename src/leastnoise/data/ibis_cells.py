@@ -24,12 +24,21 @@ from leastnoise.data.columns import check_kind
 from leastnoise.data.dialects import Dialect, Expression, floor
 from leastnoise.data.ibis_cleaning import code, folded, is_one_of, meant, read_text, trimmed
 from leastnoise.data.ibis_dates import Step, day_values, digits_of
+from leastnoise.data.ibis_values import (
+    FAR,
+    as_digits,
+    as_float,
+    as_text,
+    as_whole,
+    float_literal,
+    has_value,
+    is_whole_decimal,
+    matches,
+)
 from leastnoise.data.people import WHOLE_BELOW, WHOLE_FLOAT_TEXT, Person
 from leastnoise.data.placement import Edges, Placement, Steps
 from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, text_of
 
-# Whole numbers below this are counted in 64 bits; all beyond it are alike, and are outside.
-FAR = 10**18
 # Values of a range that reaches further, at most: they are looked up in a list.
 _MAX_LISTED = 4096
 
@@ -88,7 +97,7 @@ def check_type(name: str, rule: Placement | None, dtype: Any) -> None:
     is_moment = kind != "day" and (family in ("time", "zoned") or dtype.is_timestamp())
     if is_moment or (rule is None and (family == "date" or is_fine_decimal)):
         raise DataError(
-            f"column {name!r} holds values that engines write out differently",
+            f"column {name!r} holds values that engines format differently",
             field=name,
             remedy="make a text column of it in the table, as in "
             "table.mutate(day=table.day.strftime('%Y-%m-%d'))",
@@ -152,7 +161,7 @@ def trimmed_column(rule: Placement, column: Expression, dialect: Dialect) -> Exp
     """A column of text without the blanks at its ends, if it is to be trimmed; any other as it is."""
     if rule.clean is None or family_of(column.type()) != "text":
         return column
-    return trimmed(rule.clean, _text(column, dialect), dialect)
+    return trimmed(rule.clean, as_text(column, dialect), dialect)
 
 
 def _own_words(words: Sequence[str], column: Expression, family: str, dialect: Dialect) -> Expression:
@@ -181,15 +190,15 @@ def _uncleaned(rule: Placement, column: Expression, dialect: Dialect) -> ColumnR
         column = column.cast("decimal(20, 0)")
     search = rule.search
     if rule.dates is not None:
-        made, steps = day_values(rule.dates, column, family, lambda: _text(column, dialect), dialect)
+        made, steps = day_values(rule.dates, column, family, lambda: as_text(column, dialect), dialect)
         among_days = _in_bins if isinstance(search, Edges) else _in_steps
         placed_days = partial(among_days, search)  # type: ignore[arg-type]
-        return ColumnReading(_is_present(column, family, dialect), tuple(made), placed_days, steps)
+        return ColumnReading(has_value(column, family, dialect), tuple(made), placed_days, steps)
     if isinstance(search, Edges):
-        made = [(_float(column, family, dialect), "float64")]
+        made = [(as_float(column, family, dialect), "float64")]
         index = lambda x: _in_bins(search, x)  # noqa: E731
     elif isinstance(search, Steps) and not is_far(search):
-        made = [(_whole(column, family, dialect), "int64")]
+        made = [(as_whole(column, family, dialect), "int64")]
         index = lambda w: _in_steps(search, w)  # noqa: E731
     else:
         listed = (
@@ -197,7 +206,7 @@ def _uncleaned(rule: Placement, column: Expression, dialect: Dialect) -> ColumnR
         )
         among = _among_texts if rule.kind == "text" else _among_numbers
         made, index = among(listed, column, family, dialect)
-    return ColumnReading(_is_present(column, family, dialect), tuple(made), index)
+    return ColumnReading(has_value(column, family, dialect), tuple(made), index)
 
 
 def placed(rule: Placement, index: Expression, is_present: Expression) -> Expression:
@@ -215,136 +224,28 @@ def person_text(column: Expression, person: Person, dialect: Dialect) -> Express
 
     family, dtype, nobody = family_of(column.type()), column.type(), ibis.null("string")
     if family == "text":
-        text = _text(column, dialect)
-        text = _matches(text, WHOLE_FLOAT_TEXT).ifelse(text.left(text.length() - 2), text)
+        text = as_text(column, dialect)
+        text = matches(text, WHOLE_FLOAT_TEXT).ifelse(text.left(text.length() - 2), text)
     elif family == "truth":
         text = column.ifelse("true", "false")
     elif family == "float":
         number = column.cast("float64")
-        is_exact = (number.abs() < _number(WHOLE_BELOW[str(dtype).lstrip("!")])) & (
+        is_exact = (number.abs() < float_literal(WHOLE_BELOW[str(dtype).lstrip("!")])) & (
             number == floor(number, "float64")
         )
         text = is_exact.ifelse(number.try_cast("int64").cast("string"), nobody)
     elif family == "decimal" and dtype.is_decimal() and dtype.scale != 0:
         below = floor(column, str(dtype))
-        text = (column == below).ifelse(_digits(below), column.cast("string"))
+        text = (column == below).ifelse(as_digits(below), column.cast("string"))
     else:
         text = column.cast("string")
-    is_known = _is_present(column, family, dialect)
+    is_known = has_value(column, family, dialect)
     if person.unknown:
         # As bytes: a collation must not decide which ids are the same.
         bytes_of = dialect.bytes_of(text)
         is_listed = [bytes_of == dialect.from_hex(ibis.literal(own.encode().hex())) for own in person.unknown]
         is_known = is_known & ~ibis.or_(*is_listed)
     return is_known.ifelse(text, nobody)
-
-
-# ------------------------------------------------------------------ what a column holds
-
-
-def _is_present(column: Expression, family: str, dialect: Dialect) -> Expression:
-    if family == "float":
-        return column.notnull() & ~column.isnan()
-    if family == "decimal" and dialect.decimals_hold_nan:
-        return column.notnull() & (column.cast("string") != "NaN")
-    return column.notnull()
-
-
-def _text(column: Expression, dialect: Dialect) -> Expression:
-    return dialect.text(column if column.type().is_string() else column.cast("string"))
-
-
-def _number(value: float) -> Expression:
-    """A float64, written as text, which every engine reads to the last bit."""
-    import ibis
-
-    return ibis.literal(repr(float(value))).cast("float64")
-
-
-def _matches(text: Expression, pattern: str) -> Expression:
-    """Whether a text matches as a whole; its characters are checked first, for ``$`` allows a line break."""
-    letters = re.sub(r"[^A-Za-z]", "", pattern)
-    return ~text.re_search(f"[^0-9+.{letters}-]") & text.re_search(f"^({pattern})$")
-
-
-def _digits(whole: Expression) -> Expression:
-    return whole.cast("string")
-
-
-def _float(column: Expression, family: str, dialect: Dialect) -> Expression:
-    """The column as float64, as bins compare it; null where it holds no number."""
-    import ibis
-
-    if family in ("whole", "float"):
-        return column.cast("float64")
-    if family == "decimal":
-        return dialect.float_of_decimal(column)
-    if family != "text":
-        return ibis.null("float64")
-    text = _text(column, dialect)
-    infinite = text.startswith("-").ifelse(_number(-math.inf), _number(math.inf))
-    finite = NUMBER_TEXT.partition("|[Ii]nf")[0] + ")"
-    return ibis.cases(
-        (_matches(text, finite), dialect.number_in_text(text)),
-        (_matches(text, "[+-]?[Ii]nf(inity)?"), infinite),
-        else_=ibis.null("float64"),
-    )
-
-
-def _whole(column: Expression, family: str, dialect: Dialect) -> Expression:
-    """The column as a whole number, at most FAR from zero; null where it holds none."""
-    import ibis
-
-    if family == "whole":
-        return column.cast("int64")
-    if family == "float":
-        return _whole_float(column.cast("float64"))
-    if family == "decimal":
-        far = ibis.literal(FAR, "int64")
-        is_whole = _is_whole(column, dialect)
-        return ibis.cases(
-            (is_whole & (column.abs() < far), column.try_cast("int64")),
-            (is_whole & (column < ibis.literal(0, "int64")), -far),
-            (is_whole, far),
-            else_=ibis.null("int64"),
-        )
-    if family != "text":
-        return ibis.null("int64")
-    text = _text(column, dialect)
-    digits = text.re_extract("[1-9][0-9]*", 0)
-    size = ibis.cases(
-        (~text.re_search("[1-9]"), ibis.literal(0, "int64")),
-        (digits.length() <= len(str(FAR)) - 1, digits.try_cast("int64")),
-        else_=ibis.literal(FAR, "int64"),
-    )
-    return ibis.cases(
-        (_matches(text, WHOLE_TEXT), text.startswith("-").ifelse(-size, size)),
-        (_matches(text, EXPONENT_TEXT), _whole_float(dialect.number_in_text(text))),
-        else_=ibis.null("int64"),
-    )
-
-
-def _whole_float(number: Expression) -> Expression:
-    import ibis
-
-    far = ibis.literal(FAR, "int64")
-    # Floats from 2^53 on are whole; the floor of larger ones is no float in Spark, but the largest integer.
-    is_whole = (number.abs() < _number(math.inf)) & (
-        (number.abs() >= _number(2.0**53)) | (number == floor(number, "float64"))
-    )
-    return ibis.cases(
-        (is_whole & (number.abs() < _number(FAR)), number.try_cast("int64")),
-        (is_whole & (number < _number(0.0)), -far),
-        (is_whole, far),
-        else_=ibis.null("int64"),
-    )
-
-
-def _is_whole(column: Expression, dialect: Dialect) -> Expression:
-    dtype = column.type()
-    is_whole = (column == floor(column, str(dtype))) if dtype.scale != 0 else column.notnull()
-    # Where there are infinite decimals, they equal their floor.
-    return is_whole & column.cast("string").re_search("^-?[0-9]") if dialect.decimals_hold_nan else is_whole
 
 
 # ------------------------------------------------------------------ which cell that is
@@ -370,7 +271,7 @@ def _in_steps(search: Steps, number: Expression) -> Expression:
     # Both are below 2^53 and one divides the other, so the float is the whole number.
     if search.is_floored:
         number = number - (number - low) % step
-    steps = (number - low).cast("float64") / _number(search.step)
+    steps = (number - low).cast("float64") / float_literal(search.step)
     return ((number - low) % step == 0).ifelse(steps.cast("int64"), ibis.null("int64"))
 
 
@@ -383,14 +284,16 @@ def _in_bins(search: Edges, number: Expression) -> Expression:
         if first == last:
             return ibis.literal(first, "int64")
         middle = (first + last + 1) // 2
-        is_below = number < _number(edges[middle])
+        is_below = number < float_literal(edges[middle])
         return is_below.ifelse(bin_of(first, middle - 1), bin_of(middle, last))
 
     if search.is_clamped:
         is_inside = number.notnull()
     else:
-        end = _number(edges[-1])
-        is_inside = (number >= _number(edges[0])) & (number <= end if search.is_end_inside else number < end)
+        end = float_literal(edges[-1])
+        is_inside = (number >= float_literal(edges[0])) & (
+            number <= end if search.is_end_inside else number < end
+        )
     return is_inside.ifelse(bin_of(0, search.n_bins - 1), ibis.null("int64"))
 
 
@@ -450,7 +353,7 @@ def _among_texts(
             number = _float_written(text, narrow)
             if number is not None:
                 pairs.append((number, i))
-        return [(column.cast("float64"), "float64")], _among(pairs, _number)
+        return [(column.cast("float64"), "float64")], _among(pairs, float_literal)
     if family == "date":
         for i, text in enumerate(texts):
             day = _date_written(text)
@@ -466,7 +369,7 @@ def _among_texts(
     if family == "truth":
         written = column.ifelse("true", "false")
     else:
-        written = _text(column, dialect) if family == "text" else column.cast("string")
+        written = as_text(column, dialect) if family == "text" else column.cast("string")
     return [(dialect.bytes_of(written), "binary")], _among_bytes(texts, dialect)
 
 
@@ -479,25 +382,25 @@ def _among_numbers(
     if family == "whole":
         pairs = [(n, i) for i, n in enumerate(numbers) if _fits(n)]
         return [(column.cast("int64"), "int64")], _among(pairs, _int64)
-    in_floats = _among([(float(n), i) for i, n in enumerate(numbers) if _is_float(n)], _number)
+    in_floats = _among([(float(n), i) for i, n in enumerate(numbers) if _is_float(n)], float_literal)
     if family == "float":
         return [(column.cast("float64"), "float64")], in_floats
     in_digits = _among_bytes([str(n) for n in numbers], dialect)
     nothing = ibis.null("string")
     if family == "decimal":
         below = column if column.type().scale == 0 else floor(column, str(column.type()))
-        digits = _is_whole(column, dialect).ifelse(_digits(below), nothing)
+        digits = is_whole_decimal(column, dialect).ifelse(as_digits(below), nothing)
         return [(dialect.bytes_of(digits), "binary")], in_digits
     if family != "text":
         return [(ibis.null("int64"), "int64")], lambda value: value
     # Text is compared by its digits without leading zeros, or as a float if it has an exponent.
-    text = _text(column, dialect)
+    text = as_text(column, dialect)
     digits = text.re_extract("[1-9][0-9]*", 0)
     written = ibis.cases(
         (~text.re_search("[1-9]"), "0"), (text.startswith("-"), ibis.literal("-") + digits), else_=digits
     )
-    whole = _matches(text, WHOLE_TEXT).ifelse(written, nothing)
-    power = _matches(text, EXPONENT_TEXT).ifelse(dialect.number_in_text(text), ibis.null("float64"))
+    whole = matches(text, WHOLE_TEXT).ifelse(written, nothing)
+    power = matches(text, EXPONENT_TEXT).ifelse(dialect.number_in_text(text), ibis.null("float64"))
     made = [(dialect.bytes_of(whole), "binary"), (power, "float64")]
     return made, lambda whole, power: ibis.coalesce(in_digits(whole), in_floats(power))
 

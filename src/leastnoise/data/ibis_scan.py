@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.core.errors import DataError
+from leastnoise.core.extras import missing_package
 from leastnoise.data.arrow_cells import ALREADY_PLACED, ArrowPlacing, arrow_placing
 from leastnoise.data.block_counts import MAX_COUNTED_CELLS
 from leastnoise.data.columns import column_places
-from leastnoise.data.dialects import ENGINES, TESTED, dialect_of
+from leastnoise.data.dialects import ENGINES, TESTED, dialect_of, requirement_of
 from leastnoise.data.ibis_cells import (
     as_stored,
     check_type,
@@ -166,10 +167,8 @@ class _Scans:
             missing = error.name
         else:
             return found
-        raise MissingExtraError(
-            f"counting this Ibis table needs the package {missing}; type: pip install "
-            f"'ibis-framework[{backend.name}]'",
-            field=missing,
+        raise missing_package(
+            str(missing), requirement=requirement_of(backend.name), why="counting this Ibis table"
         )
 
     def _counted(self, blocks: Sequence[Block]) -> list[npt.NDArray[np.int64]]:

@@ -106,10 +106,10 @@ def fit_of(data: Data, *, records_per_person: int = 1, n_examples: int = 0) -> S
     """
     if is_in_engine(data._source):
         raise DataError(
-            "a table in another engine is not checked here",
+            "a table in a query engine cannot be checked",
             field="table",
             given=type(data._source),
-            remedy="check a file of it, as from table.to_parquet('people.parquet')",
+            remedy="write it to a file and check that, as in table.to_parquet('people.parquet')",
         )
     return withheld("checking the table", lambda: _fit(data, records_per_person, n_examples))
 

@@ -71,7 +71,7 @@ def held_version(table: Any) -> Iterator[None]:
     holders = {"postgres": _held_by_postgres, "duckdb": _held_by_duckdb, "pyspark": _held_by_spark}
     if backend.name not in holders:
         raise DataError(
-            f"this request takes several queries, and {backend.name} cannot hold one version of "
+            f"this request takes several queries, and {backend.name} cannot keep one version of "
             "the table across them",
             field="table",
             given=backend.name,

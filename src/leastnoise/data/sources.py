@@ -7,7 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from leastnoise.core.errors import DataError, LeastnoiseError, MissingExtraError
+from leastnoise.core.errors import DataError, LeastnoiseError
+from leastnoise.core.extras import require
 from leastnoise.data.columns import column_places
 from leastnoise.data.file_format import FolderValues, TableFiles
 from leastnoise.data.file_names import FILES, folder_values, kind_of
@@ -111,7 +112,7 @@ def _stated_columns(engine: Any, path: str) -> list[tuple[str, str]]:
     except Exception:
         format = "Feather (Arrow IPC)" if is_feather else "Parquet"
     raise DataError(
-        f"the file {path!r} cannot be read as {format}: it is damaged, not complete, or of another format. "
+        f"the file {path!r} cannot be read as {format}: it is damaged, incomplete or in another format. "
         "Nothing was spent",
         field="path",
         given=path,
@@ -237,13 +238,7 @@ def pyarrow_for(what: str) -> Any:
     Raises:
         MissingExtraError: if it is not installed.
     """
-    try:
-        import pyarrow
-    except ImportError:
-        raise MissingExtraError(
-            f"{what} is read by PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
-        ) from None
-    return pyarrow
+    return require("pyarrow", extra="arrow", why=f"reading {what}")
 
 
 def table_from_capsule(source: Any, names: Sequence[str]) -> Any:

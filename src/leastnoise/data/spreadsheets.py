@@ -7,17 +7,13 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.core.errors import DataError
+from leastnoise.core.extras import require
 
 
 @contextmanager
 def _opened(path: str, sheet: str | None) -> Iterator[Any]:
-    try:
-        import openpyxl
-    except ImportError:
-        raise MissingExtraError(
-            "reading an Excel file needs openpyxl; type: pip install 'leastnoise[excel]'", field="openpyxl"
-        ) from None
+    openpyxl = require("openpyxl", extra="excel", why="reading an Excel file")
     # A date beyond the calendar, or a style of an unknown kind, is warned of: that would tell about a record.
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -10,7 +10,8 @@ import zlib
 from collections.abc import Callable
 from typing import Any
 
-from leastnoise.core.errors import DataError, MissingExtraError
+from leastnoise.core.errors import DataError
+from leastnoise.core.extras import require
 
 # The encodings that a byte order mark declares. A file without a mark is in UTF-8.
 _MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
@@ -88,7 +89,7 @@ class TextFile:
         except _DAMAGED:
             pass
         raise DataError(
-            f"the file {self._path!r} is damaged or not complete: what is in it cannot be unpacked "
+            f"the file {self._path!r} is damaged or incomplete: it cannot be unpacked "
             f"({self._compression}). Nothing was spent",
             field="path",
             given=self._path,
@@ -135,14 +136,7 @@ class _Zstd:
     """A file that Zstandard packed, by PyArrow, which can only go forward: to go back begins anew."""
 
     def __init__(self, file: Any) -> None:
-        try:
-            import pyarrow
-        except ImportError:
-            raise MissingExtraError(
-                "a .zst file is unpacked by Python 3.14, or by PyArrow: pip install 'leastnoise[arrow]'",
-                field="pyarrow",
-            ) from None
-        self._pyarrow: Any = pyarrow
+        self._pyarrow = require("pyarrow", extra="arrow", why="a .zst file, before Python 3.14,")
         self._file = file
         self._stream = self._opened()
         self._position = 0

@@ -32,7 +32,8 @@ import numpy as np
 from leastnoise.bounds import Status
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.decompositions import svd
-from leastnoise.core.errors import DesignError, InputError, MissingExtraError
+from leastnoise.core.errors import DesignError, InputError
+from leastnoise.core.extras import missing_package, require
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.planning import (
@@ -211,13 +212,7 @@ def _left(deadline: Deadline, solver: str) -> float | None:
 
 
 def _cvxpy() -> Any:
-    try:
-        import cvxpy
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "method 'sdp' needs CVXPY: pip install 'leastnoise[checks]'", field="method", given="sdp"
-        ) from None
-    return cvxpy
+    return require("cvxpy", extra="checks", why="method 'sdp'", field="method", given="sdp")
 
 
 # The method ----------------------------------------------------------------------------------
@@ -232,7 +227,7 @@ def _refuses(request: Request) -> str | None:
     reason = refuse_unless_total(request, MAX_CELLS[solver], allows_laplace=True)
     # Last: nobody should install it only to hear another reason.
     if reason is None and importlib.util.find_spec("cvxpy") is None:
-        return "it needs CVXPY: pip install 'leastnoise[checks]'"
+        return str(missing_package("cvxpy", extra="checks", why="it"))
     return reason
 
 

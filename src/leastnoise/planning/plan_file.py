@@ -64,9 +64,9 @@ def plan_from_parts(content: Mapping[str, Any], arrays: Mapping[str, Array], nam
     except PlanFileError:
         raise
     except LeastnoiseError as error:
-        raise _invalid(name, f"is no valid plan: {error}") from None
+        raise _invalid(name, f"is not a valid plan: {error}") from None
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, MemoryError):
-        raise _invalid(name, "is no valid plan: its content is not what design() writes") from None
+        raise _invalid(name, "is not a valid plan: its content is not what design() writes") from None
 
 
 def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name: str) -> Plan:
@@ -82,7 +82,7 @@ def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name:
     if scale < 1 or not 0 < tol < math.inf:
         raise _invalid(name, "holds a noise scale or tolerance that is not positive")
     if not isinstance(content.get("has_goal", True), bool):
-        raise _invalid(name, "is no plan that this version can read")
+        raise _invalid(name, "is not a plan that this version can read")
     plan = Plan(
         workload=workload,
         privacy=privacy,
@@ -109,7 +109,7 @@ def _ended(content: Mapping[str, Any], name: str) -> Ended | None:
     """How the search ended; None in files of versions that did not record it."""
     ended: Ended | None = content.get("ended")
     if "ended" in content and ended not in ENDINGS:
-        raise _invalid(name, "is no plan that this version can read")
+        raise _invalid(name, "is not a plan that this version can read")
     return ended
 
 
@@ -119,7 +119,7 @@ def _check_kind(content: Mapping[str, Any], name: str) -> None:
         raise _invalid(name, "was saved by another version of leastnoise", remedy="design it again")
     claims = ("stopped", "heuristic", "data-dependent")
     if content["noise"] not in tuple(NOISES) or content["claim"] not in claims:
-        raise _invalid(name, "is no plan that this version can read")
+        raise _invalid(name, "is not a plan that this version can read")
 
 
 def _check_answers(plan: Plan, name: str) -> None:

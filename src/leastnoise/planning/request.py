@@ -38,14 +38,7 @@ def checked_request(
     Raises:
         InputError: naming what does not.
     """
-    if not isinstance(workload, Workload):
-        raise InputError(
-            f"design() needs a Workload from assemble(), got {type(workload).__name__}",
-            field="workload",
-            given=type(workload),
-        )
-    if privacy is not None and not isinstance(privacy, (Goal, LeastLoss)):
-        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP, GDP or LeastLoss", given=type(privacy))
+    _check_types(workload, privacy)
     least, privacy = _least_loss(privacy, after)
     _check_settings(tol, time_limit, backend)
     used = used_before(after, workload, privacy)
@@ -90,6 +83,17 @@ def checked_request(
     if request.spare is not None:
         check_spare(workload, goal, request.spare)
     return request
+
+
+def _check_types(workload: Workload, privacy: Goal | LeastLoss | None) -> None:
+    if not isinstance(workload, Workload):
+        raise InputError(
+            f"design() needs a Workload from assemble(), got {type(workload).__name__}",
+            field="workload",
+            given=type(workload),
+        )
+    if privacy is not None and not isinstance(privacy, (Goal, LeastLoss)):
+        raise InputError.must("privacy", "be PureDP, ApproxDP, ZCDP, GDP or LeastLoss", given=type(privacy))
 
 
 def _least_loss(privacy: Goal | LeastLoss | None, after: Sequence[Plan]) -> tuple[LeastLoss, Goal | None]:
@@ -267,7 +271,7 @@ def goal_spent(used: CellCosts, k: int) -> Goal:
     """
     if not used.largest:
         raise PrivacyError(
-            "the earlier plans spend nothing, so that nothing is free after them",
+            "the earlier plans spend nothing, so nothing is free after them",
             field="after",
             remedy="give a goal",
         )

@@ -301,6 +301,10 @@ class Workload(NotebookValue):
         return f"Workload({m:,} queries over {in_figures(n)} cells: {what})"
 
 
+# Values that a warning names one by one where listed ranges share an end.
+_MAX_SHARED = 3
+
+
 def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     """The workload of some queries over a schema, without building a matrix.
 
@@ -332,10 +336,14 @@ def _warn_of_shared_ends(queries: Sequence[Query], schema: Schema) -> None:
     """Say where listed ranges share an end, as in (0, 20), (20, 65): no overlap for bins alone."""
     found = [text for query in queries for text in query.shared_ends(schema)]
     if found:
-        further = f", and {len(found) - 1} more like it" if len(found) > 1 else ""
+        more = (
+            f"; {len(found) - _MAX_SHARED:,} more values are in two ranges"
+            if len(found) > _MAX_SHARED
+            else ""
+        )
         warnings.warn(
-            f"{found[0]}{further}: both ends of a range of values belong to it. To count every record "
-            "once, let each range end before the next begins, as in (0, 19), (20, 65)",
+            f"{'; '.join(found[:_MAX_SHARED])}{more}. A range of values includes both of its ends. To count "
+            "every record once, end each range before the next begins: (0, 19), (20, 65)",
             SharedEnds,
             stacklevel=3,
         )

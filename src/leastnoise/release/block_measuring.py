@@ -288,7 +288,7 @@ def _recorded(ledger: Ledger, release_id: str) -> tuple[str, ...]:
         is_right = False
     if not is_right:
         raise LedgerFileError(
-            f"what is stored of release {release_id!r} are no blocks",
+            f"what is stored for release {release_id!r} is not a set of blocks",
             field="release_id",
             given=release_id,
             remedy="restore the file",

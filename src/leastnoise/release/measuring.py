@@ -143,7 +143,7 @@ def _check_needs_no_ledger(
     if release_id is not None:
         raise InputError(
             Argument("release_id"),
-            " is what a ledger knows a release by; ",
+            " names a release in a ledger; ",
             Remedy("give ", Argument("ledger"), " too, or leave it out"),
             field="release_id",
             given=release_id,

@@ -17,7 +17,7 @@ import numpy as np
 
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import MissingExtraError
+from leastnoise.core.extras import require
 from leastnoise.core.notebook import NotebookValue, html_table, html_text
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
@@ -345,12 +345,7 @@ class Release(NotebookValue):
         Raises:
             MissingExtraError: if Polars is not installed.
         """
-        try:
-            import polars
-        except ImportError:
-            raise MissingExtraError(
-                "a Polars frame needs Polars: pip install 'leastnoise[polars]'", field="polars"
-            ) from None
+        polars = require("polars", extra="polars", why="a Polars frame")
         return to_polars(answer_table(self, level=level, simultaneous=simultaneous), polars)
 
     def to_arrow(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
@@ -359,12 +354,7 @@ class Release(NotebookValue):
         Raises:
             MissingExtraError: if PyArrow is not installed.
         """
-        try:
-            import pyarrow
-        except ImportError:
-            raise MissingExtraError(
-                "an Arrow table needs PyArrow: pip install 'leastnoise[arrow]'", field="pyarrow"
-            ) from None
+        pyarrow = require("pyarrow", extra="arrow", why="an Arrow table")
         table = to_arrow(answer_table(self, level=level, simultaneous=simultaneous), pyarrow)
         return table.replace_schema_metadata(self._remarks() or None)
 

@@ -54,7 +54,7 @@ def stored_release(ledger: Ledger, release_id: str) -> Release:
     found = ledger.fetch(release_id)
     if found is None:
         raise LedgerMismatchError(
-            f"the ledger {ledger.name!r} knows no release {release_id!r}",
+            f"the ledger {ledger.name!r} has no release {release_id!r}",
             field="release_id",
             given=release_id,
             remedy="`leastnoise ledger show`, or ledger.entries in Python, lists those it does",
@@ -146,7 +146,7 @@ def _presentation(plain: Any, name: str) -> Presentation | None:
         return None if plain is None else presentation_from_plain(dict(plain))
     except (InputError, TypeError, ValueError):
         raise PlanFileError(
-            f"{name!r} says in an unknown way how its answers are shown", field="path", given=name
+            f"{name!r} describes how its answers are shown in an unknown way", field="path", given=name
         ) from None
 
 

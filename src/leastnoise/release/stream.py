@@ -477,7 +477,7 @@ class Stream(NotebookValue):
             )
             if not fits or len(values) != len(rows):
                 raise LedgerFileError(
-                    f"what is stored of {part.period!r} does not fit the plan of stream {self.stream_id!r}",
+                    f"what is stored for {part.period!r} does not fit the plan of stream {self.stream_id!r}",
                     field="stream_id",
                     given=self.stream_id,
                     remedy="restore the file",

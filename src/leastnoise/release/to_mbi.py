@@ -27,7 +27,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from leastnoise.core.errors import MissingExtraError, QueryError, TooLargeError, WorkloadError
+from leastnoise.core.errors import QueryError, TooLargeError, WorkloadError
+from leastnoise.core.extras import missing_package, require
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
@@ -330,13 +331,9 @@ def _schema(release: _Released) -> Schema:
 
 def _imported() -> Any:
     """The package mbi, version 2 or later."""
-    try:
-        import mbi
-    except ImportError:
-        mbi = None
+    why = "handing a release to mbi"
+    mbi = require("mbi", extra="mbi", why=why)
     # Earlier versions have other estimators, and queries without norms.
     if not hasattr(mbi, "DatavectorQuery"):
-        raise MissingExtraError(
-            "handing a release to mbi needs mbi 2: pip install 'leastnoise[mbi]'", field="mbi"
-        )
+        raise missing_package("mbi", extra="mbi", why=why)
     return mbi

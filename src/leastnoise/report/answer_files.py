@@ -41,7 +41,7 @@ def check_answer_folder(path: str | Path) -> None:
     target = Path(path)
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise InputError(
-            f"{str(target.parent)!r} is no folder that {target.name!r} can be written to",
+            f"{str(target.parent)!r} is not a folder that {target.name!r} can be written to",
             field="out",
             given=str(target),
         )

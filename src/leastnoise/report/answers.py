@@ -26,7 +26,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import InputError, MissingExtraError, TooLargeError
+from leastnoise.core.errors import InputError, TooLargeError
+from leastnoise.core.extras import require
 from leastnoise.core.printable import no_formula, without_controls
 from leastnoise.core.whole_file import written_whole
 from leastnoise.privacy import Goal
@@ -77,9 +78,28 @@ def write_answers(
     target = Path(path)
     workload = release.plan.workload
     n_ratios = sum(len(ratio.labels) for ratio in workload.ratios)
-    write = answers_writer(target, n_answers=workload.shape[0] + n_ratios)
+    # Refuses what cannot be written before the columns are computed.
+    answers_writer(target, n_answers=workload.shape[0] + n_ratios)
+    columns = file_columns(release, level)
+    return write_columns(release, target, columns, level=level, publication=publication)
+
+
+def file_columns(release: Release, level: float) -> dict[str, Any]:
+    """The columns of a file of answers, with the ends of intervals still called lower and upper."""
+    return answer_table(release, level=level, taken=interval_columns(level).values())
+
+
+def write_columns(
+    release: Release,
+    target: Path,
+    columns: Mapping[str, Any],
+    *,
+    level: float,
+    publication: Publication | None,
+) -> Path:
+    """Write what `file_columns` gave for a release, as `write_answers` does."""
+    write = answers_writer(target)
     renamed = interval_columns(level)
-    columns = answer_table(release, level=level, taken=renamed.values())
     facts = {
         "privacy": str(release.plan.privacy),
         "level": level,
@@ -345,13 +365,7 @@ def _cut(text: str) -> str:
 
 
 def _imported_excel() -> Any:
-    try:
-        import xlsxwriter
-    except ImportError:
-        raise MissingExtraError(
-            "an Excel file needs XlsxWriter: pip install 'leastnoise[excel]'", field="xlsxwriter"
-        ) from None
-    return xlsxwriter
+    return require("xlsxwriter", extra="excel", why="writing an Excel file")
 
 
 _WRITERS: dict[str, Writer] = {

@@ -114,21 +114,22 @@ class AuditReport:
         else:
             of = "" if self.rows[0] == self.rows[1] else f" in {self.rows[0]:,} of {self.rows[1]:,} integers"
             lines += [
-                f"  noise        one record spends {symbol} = {self.said:.4g}{of} by what the plan says;",
-                f"               by {self.draws:,} releases of each of two tables that differ in "
-                f"{counted(self.group, 'record')}, at least {self.at_least:.4g} (confidence {self.level:g})",
-                f"               noise of {POWER_SHARE:g} of its scale would be noticed with probability "
+                f"  noise        the plan says that one record spends {symbol} = {self.said:.4g}{of};",
+                f"               {self.draws:,} simulated releases of each of two tables that differ in "
+                f"{counted(self.group, 'record')} show at least {self.at_least:.4g} (confidence "
+                f"{self.level:g})",
+                f"               they would expose noise of {POWER_SHARE:g} times its scale with probability "
                 f"{_below(self.power):g}",
             ]
-            tried = "every pair of records was tried" if self.pair.is_worst else "the worst found was tried"
+            tried = f"{'every pair of records' if self.pair.is_worst else 'the worst pair found'} was tried"
             lines.append(f"  sensitivity  {tried}, none changes more than the plan says")
             if self.pair.cost > self.sensitivity:
                 lines[-1] = f"  sensitivity  {tried}, and one changes more than the plan says"
         if self.no_cell is not None:
             said, at_least = self.no_cell
             lines.append(
-                f"  not counted  a record in no cell spends {symbol} = {said:.4g} by what is said, "
-                f"and at least {at_least:.4g} by the releases"
+                f"  not counted  a record in no cell is said to spend {symbol} = {said:.4g}; the releases "
+                f"show at least {at_least:.4g}"
             )
         if self.delta is not None:
             lines.append(f"  claim        δ = {self.delta:.6g} at the goal's ε, recomputed and rounded up")
@@ -220,7 +221,7 @@ def _faults_of_noise(strategy: Measured, pair: Pair | None, trial: _Trial) -> It
         times = "" if share is None else f", {float(share):.4g} times as much"
         yield f"one record changes more than the sensitivity that the plan has{times}"
     if trial.at_least > trial.said:
-        yield "releases are told apart better than noise of this scale allows"
+        yield "releases can be told apart better than noise of this scale allows"
 
 
 def _tried_no_cell(plan: Plan, draws: int, level: float) -> tuple[float, float] | None:
@@ -247,7 +248,7 @@ def _faults_of_no_cell(plan: Plan, said: float, at_least: float) -> Iterator[str
     if row.cost > plan.charge.worst:
         yield "a record in no cell is charged more than the plan says"
     if at_least > said:
-        yield "records in no cell are told apart better than noise of this scale allows"
+        yield "records in no cell can be told apart better than noise of this scale allows"
 
 
 def _faults_of_arithmetic(plan: Plan) -> Iterator[str]:

@@ -245,7 +245,7 @@ def crossed(
             for j in range(n_across)
         ]
         rows.append((name_down(i), tuple(cells)))
-    notes = [f"Across: {titles_of(across)}", *margin_notes(table)]
+    notes = [f"Across: {titles_of(across)}", *(["darker is more"] if is_shaded else []), *margin_notes(table)]
     if n_shown < n_down:
         notes.append(f"the first {n_shown:,} of {n_down:,} rows")
     return CrossView(name or table.name, tuple(heads), tuple(rows), tuple(notes), is_shaded)

@@ -239,10 +239,25 @@ def compare(
         if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
     ]
     series = DesignSeries(None, progress, len(chosen) + len(others))
+    placed, left_out, best = _tried(chosen, Reasons(request), series, counts, has_goal=has_goal)
+    if aside is not None:
+        placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
+    ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
+    unit = request.objective.unit(workload, has_goal=has_goal)
+    return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
+
+
+# A method, with options of its own where some were given.
+_Choice = tuple[Method, Mapping[str, Any] | None]
+
+
+def _tried(
+    chosen: Sequence[_Choice], reasons: Reasons, series: DesignSeries, counts: Any, *, has_goal: bool
+) -> tuple[list[Contender], list[Contender], float]:
+    """What each method gave, those that could not serve, and the largest of the bounds."""
     placed: list[Contender] = []
     left_out: list[Contender] = []
     bounds = [0.0]
-    reasons = Reasons(request)
     for method, own in chosen:
         _, tell = series.begin(method.name)
         try:
@@ -253,16 +268,7 @@ def compare(
         else:
             placed += [contender for contender, _ in found]
             bounds += [bound for _, bound in found]
-    if aside is not None:
-        placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
-    best = max(bounds)
-    ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
-    unit = request.objective.unit(workload, has_goal=has_goal)
-    return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
-
-
-# A method, with options of its own where some were given.
-_Choice = tuple[Method, Mapping[str, Any] | None]
+    return placed, left_out, max(bounds)
 
 
 def _chosen(names: Sequence[str | tuple[str, Mapping[str, Any]]] | None) -> tuple[_Choice, ...]:
@@ -332,9 +338,7 @@ def _contenders(
         if plan.mechanism is None:
             contender, bound = _known(plan, name)
         elif counts is None:
-            raise MethodError(
-                "its error depends on the data; it is simulated where public data= is given", field="data"
-            )
+            raise MethodError("its error depends on the data; give public data= to simulate it", field="data")
         else:
             contender, bound = _simulated(plan, counts, name), 0.0
         found.append((replace(contender, seconds=time.monotonic() - began), bound))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from decimal import ROUND_CEILING, Context, Decimal
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 
 from leastnoise.core.operators import Array
 
@@ -66,6 +66,16 @@ def at_least(spent: float) -> str:
     """Six digits of what was spent, rounded up: a report never claims less."""
     shown = Context(prec=6, rounding=ROUND_CEILING).create_decimal(Decimal(spent))
     return f"{float(shown):.6g}"
+
+
+def enough(epsilon: float) -> str:
+    """Four digits of an ε from which on something holds, rounded up: what is printed is enough."""
+    return f"{float(Context(prec=4, rounding=ROUND_CEILING).create_decimal(Decimal(epsilon))):.4g}"
+
+
+def too_little(epsilon: float) -> str:
+    """Four digits of an ε below which something does not hold, rounded down."""
+    return f"{float(Context(prec=4, rounding=ROUND_FLOOR).create_decimal(Decimal(epsilon))):.4g}"
 
 
 def figure(value: float) -> str:

@@ -349,9 +349,11 @@ def _accuracy(plan: Plan) -> list[str]:
     width = max(len(printable(name)) for name in plan.workload.names)
     for block, spread in zip(plan.workload.blocks, plan.spreads, strict=True):
         asked = printable(words.target_with_stderr(block))
+        low, high = f"{spread.low:,.4g}", f"{spread.high:,.4g}"
+        shown = low if low == high else f"median {spread.median:,.4g}, from {low} to {high}"
         lines.append(
-            f"  {printable(block.name):<{width}}  median {spread.median:,.4g}, from {spread.low:,.4g} to "
-            f"{spread.high:,.4g} ({counted(block.n_rows, 'count')}){asked and f', target {asked}'}"
+            f"  {printable(block.name):<{width}}  {shown} ({counted(block.n_rows, 'count')})"
+            f"{asked and f', target {asked}'}"
         )
     kept = words.targets_kept(plan)
     if kept is not None:

@@ -32,6 +32,7 @@ from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP, Goal, LeastLoss, PureDP, epsilon_of
 from leastnoise.query import Objective, Targets, TotalVariance, Workload, default_objective
 from leastnoise.report.baseline_noise import Baselines, baselines
+from leastnoise.report.figures import enough, too_little
 from leastnoise.report.plan_sentences import target_with_stderr
 from leastnoise.report.pressure import largest_shares
 from leastnoise.report.redesign import DesignSeries, Turn
@@ -107,33 +108,36 @@ def tradeoff(
         InputError: if an argument is not what it must be.
         MethodError: where a method depends on the data, so that its errors are not known.
     """
-    if not isinstance(workload, Workload):
-        raise InputError.must("workload", "be a Workload from assemble()", given=type(workload))
-    if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
-        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
+    _check_arguments(workload, time_limit)
     goal, asked = _goal(privacy, delta)
     wanted = _numbers("epsilons", EPSILONS if epsilons is None else epsilons)
     wanted_factors = _numbers("factors", factors)
     chosen = default_objective(workload, objective, has_goal=isinstance(privacy, Goal))
-    settings: dict[str, Any] = {
-        "method": method,
-        "options": options,
-        "over": over,
-        "tol": tol,
-        "backend": backend,
-    }
-    series = DesignSeries(time_limit, progress)
+    settings = {"method": method, "options": options, "over": over, "tol": tol, "backend": backend}
     every = sorted({*wanted, *([] if asked is None else [asked])})
-    curve = _Curve(workload, goal, chosen, series, settings, len(every))
+    curve = _Curve(workload, goal, chosen, DesignSeries(time_limit, progress), settings, len(every))
+    return _table(curve, every, asked, wanted_factors)
+
+
+def _check_arguments(workload: Workload, time_limit: float | None) -> None:
+    if not isinstance(workload, Workload):
+        raise InputError.must("workload", "be a Workload from assemble()", given=type(workload))
+    if time_limit is not None and not (isinstance(time_limit, (int, float)) and time_limit > 0):
+        raise InputError.must("time_limit", "be a positive number of seconds", given=time_limit)
+
+
+def _table(curve: _Curve, every: Sequence[float], asked: float | None, factors: Sequence[float]) -> Tradeoff:
+    """The trade-off at every ε, and the ε that each factor on the targets needs."""
+    goal = curve.goal
     points = [replace(point, is_asked=point.epsilon == asked) for point in curve.points(every, asked)]
     least = curve.needed_budget()
-    needed = [_needed(goal, least, factor) for factor in wanted_factors] if least else []
+    needed = [_needed(goal, least, factor) for factor in factors] if least else []
     return Tradeoff(
         points=tuple(points),
-        asked=tuple(curve.asked(b) for b in range(len(workload.blocks))),
+        asked=tuple(curve.asked(b) for b in range(len(curve.workload.blocks))),
         needed=tuple(needed),
         delta=float(goal.delta) if isinstance(goal, ApproxDP) else None,
-        what=str(chosen),
+        what=str(curve.objective),
         neighbours=goal.statement().rpartition(", ")[2],
         notes=(*curve.notes(), *(["* the goal that was given"] if asked is not None else [])),
     )
@@ -285,7 +289,9 @@ class _Curve:
         none = (
             f"no {proof.among} noise meets the targets" if is_proved else "no plan was found that meets them"
         )
-        notes.append(f"Below epsilon = {first:.4g} {none}; what is shown misses them by the least factor.")
+        notes.append(
+            f"Below epsilon = {too_little(first)} {none}; what is shown misses them by the least factor."
+        )
         if self.n_designed:
             each = counted(self.n_designed, "design")
             notes.append(f"Above it targets bind, and every epsilon has a design of its own ({each}).")
@@ -293,7 +299,7 @@ class _Curve:
             least = self.least_total
             last = _epsilon_at(self.goal, least.budget * least.largest_factor**self.base.power)
             notes.append(
-                f"From epsilon = {last:.4g} on the least total variance meets all targets by itself: one "
+                f"From epsilon = {enough(last)} on the least total variance meets all targets by itself: one "
                 "design, scaled."
             )
         if self.too_late:

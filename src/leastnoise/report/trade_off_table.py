@@ -14,7 +14,7 @@ from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import counted, no_formulas, printable
 from leastnoise.core.whole_file import written_whole
 from leastnoise.report.charts import check_charts, to_page, to_svg
-from leastnoise.report.figures import four_digits
+from leastnoise.report.figures import enough, four_digits
 
 How = Literal["scaled", "designed", "missed"]
 
@@ -182,7 +182,7 @@ class Tradeoff(NotebookValue):
             yield ""
         if self.needed:
             factors = [f"{needed.factor:.3g}" for needed in self.needed]
-            epsilons = [f"{needed.epsilon:.4g}" for needed in self.needed]
+            epsilons = [enough(needed.epsilon) for needed in self.needed]
             width = max(map(len, [*factors, *epsilons]))
             yield f"  every target times   {'  '.join(f'{text:>{width}}' for text in factors)}"
             yield f"  needs epsilon        {'  '.join(f'{text:>{width}}' for text in epsilons)}"
@@ -211,7 +211,7 @@ class Tradeoff(NotebookValue):
         if batch.target:
             facts.append(f"target {batch.target}")
         if batch.met_from is not None:
-            facts.append(f"met from epsilon {batch.met_from:.4g}")
+            facts.append(f"met from epsilon {enough(batch.met_from)}")
         yield f"{printable(batch.name)} ({', '.join(facts)})"
         heads = ("epsilon", "rms", "largest", "each count", "each cell")
         yield f"  {heads[0]:>8}  {heads[1]:>8}  {heads[2]:>8}  {heads[3]:>15}  {heads[4]:>15}"

@@ -492,5 +492,5 @@ def joint_rows_from_parts(
     ]
     limbs = arrays["multipliers"]
     if limbs.dtype.kind != "i" or limbs.ndim != len(axes) + 1:
-        raise PlanFileError("the file holds multipliers that are no whole numbers", field="multipliers")
+        raise PlanFileError("the file holds multipliers that are not whole numbers", field="multipliers")
     return JointRows(axes, forms, exact.from_limbs(limbs), scale=scale, noise=noise, neighbours=neighbours)

@@ -51,7 +51,7 @@ def in_time_order(proposal: RealStrategy, workload: Workload, over: str) -> Real
     """The same proposal for Gaussian noise, with rows that can be measured period by period.
 
     Raises:
-        NotYetError: if queries that do not reach every cell have coefficients that are no whole numbers.
+        NotYetError: if queries that do not reach every cell have coefficients that are not whole numbers.
     """
     assert workload.schema is not None
     periods = periods_of_cells(workload.schema, over)
@@ -101,7 +101,7 @@ def _basis_in_order(basis: Array, workload: Workload, over: str, periods: Array)
 
 def _not_whole(over: str) -> NotYetError:
     return NotYetError(
-        "queries with coefficients that are no whole numbers can be published period by period only where "
+        "queries with coefficients that are not whole numbers can be published period by period only where "
         "they reach every cell",
         field="over",
         given=over,

@@ -22,7 +22,7 @@ from leastnoise.planning import Plan, load_plan
 
 SavedPlan = Annotated[
     Path | None,
-    typer.Option("--plan", help="measure this plan, which `leastnoise design` saved; designs none"),
+    typer.Option("--plan", help="measure this plan, saved by `leastnoise design`, instead of designing one"),
 ]
 Approved = Annotated[
     str | None,
@@ -79,7 +79,7 @@ def plan_fixed(
         other = difference(found, asked)
         if other is not None:
             raise PlanFileError(
-                f"{str(plan)!r} is no plan for this specification: it is {other}",
+                f"{str(plan)!r} is not a plan for this specification: it is {other}",
                 field="plan",
                 given=str(plan),
                 remedy="design it again from this specification. No data was read and nothing was spent",

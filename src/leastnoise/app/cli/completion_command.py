@@ -32,7 +32,7 @@ class Shell(StrEnum):
 def completion(
     shell: Annotated[Shell, typer.Argument(help="bash, zsh or fish")],
 ) -> Facts:
-    """Print the script by which a shell completes commands and options with the Tab key.
+    """Print the script that lets a shell complete commands and options with the Tab key.
 
     To have it in every new shell: leastnoise completion bash >> ~/.bashrc, or for zsh >> ~/.zshrc after the
     line "autoload -Uz compinit; compinit", or for fish > ~/.config/fish/completions/leastnoise.fish.

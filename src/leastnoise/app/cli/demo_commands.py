@@ -36,21 +36,21 @@ def reproduce(
     quick: Annotated[bool, typer.Option("--quick", help="small sizes; takes minutes")] = False,
     out: Annotated[Path, typer.Option(help="the folder to write to")] = Path("reproductions"),
     data: Annotated[
-        Path | None, typer.Option(help="a folder with adult.data; synthetic data otherwise")
+        Path | None, typer.Option(help="a folder with adult.data; synthetic data without it")
     ] = None,
     backend: Annotated[str, typer.Option(help="use cuda for tasks above 4,096 cells")] = "numpy",
     jobs: Annotated[int, typer.Option(min=1, help="parallel processes, one thread each")] = 1,
     fresh: Annotated[bool, typer.Option("--fresh", help="recompute results that exist")] = False,
     time_limit: Annotated[
         float,
-        typer.Option(help="seconds per method and task; a search cut off by it is judged in no check"),
+        typer.Option(help="seconds per method and task; checks ignore a search that it cut off"),
     ] = 600.0,
     budget: Annotated[
         float | None, typer.Option(help="start no further task after this many seconds; the rest is listed")
     ] = None,
     docs: Annotated[Path | None, typer.Option(help="also write documentation pages to this folder")] = None,
     summary: Annotated[
-        bool, typer.Option("--summary", help="counts of verdicts in --docs, or in --out; runs nothing")
+        bool, typer.Option("--summary", help="only count the verdicts in --docs, or in --out; run nothing")
     ] = False,
 ) -> Facts:
     """Reproduce the papers' tables and figures, next to the printed numbers. Resumes where it stopped."""

@@ -168,7 +168,7 @@ def tradeoff(
         list[float] | None, typer.Option(help="an epsilon to try; repeatable; by default from 0.1 to 10")
     ] = None,
     delta: Annotated[
-        float | None, typer.Option(help="if the specification has none; 1e-6 by default")
+        float | None, typer.Option(help="the delta to use if the specification has none; 1e-6 by default")
     ] = None,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="also write the table to this .svg, .html or .csv file")
@@ -176,7 +176,7 @@ def tradeoff(
     time_limit: Annotated[float | None, typer.Option(help="seconds for all designs together")] = None,
     force: Force = False,
 ) -> Facts:
-    """Show the trade-off of privacy and accuracy: standard errors for several epsilon. Needs no data."""
+    """Show what accuracy costs in privacy: standard errors for several values of epsilon. Needs no data."""
     asked = load_spec(spec)
     if out is not None:
         check_kind(out)

@@ -110,7 +110,7 @@ def _codebook(path: Path, found: Sequence[Column]) -> dict[str, dict[str, Any]]:
     names = [column.name for column in found]
     for name in declared:
         if name not in names:
-            note(f"the codebook lists {name!r}, which is no column of the table")
+            note(f"the codebook lists {name!r}, which is not a column of the table")
     return {name: own for name, own in declared.items() if name in names}
 
 

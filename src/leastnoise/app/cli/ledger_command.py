@@ -105,7 +105,7 @@ def create(
     mu: Annotated[float | None, typer.Option(help="or: limit on mu, Gaussian privacy")] = None,
     spec: Annotated[
         Path | None,
-        typer.Option("--for", help="or: a specification; the limit is set to what it needs --times"),
+        typer.Option("--for", help="or: a specification; sets the limit to what --times releases of it need"),
     ] = None,
     times: Annotated[
         int | None,
@@ -136,7 +136,10 @@ def create(
     say(made)
     say(f"limit {limit}" + ("" if spec is None else f": {spec.name} fits {_so_often(times or 1)}"))
     if isinstance(limit, PureDP):
-        say("note: a pure limit, for good: releases with a delta never fit; give --delta 1e-6 for those")
+        say(
+            "note: this limit is pure and cannot be changed: it refuses every release with a delta; give "
+            "--delta 1e-6 to allow them"
+        )
     if limit.records_per_person > 1:
         k = limit.records_per_person
         say(f"note: every specification needs records_per_person = {k} or more in its [privacy]")
@@ -158,7 +161,7 @@ def _limit_asked_for(
         ]
         if others:
             raise InputError(
-                "--for finds the limit by the specification's own [privacy]",
+                "--for takes the limit from the specification's own [privacy]",
                 field="limit",
                 given=others[0],
                 remedy=f"leave out {others[0]}",
@@ -205,8 +208,8 @@ def show(
         say(f"  paid at head {row['head']}")
     if not rows:
         say("nothing was released yet")
-    elif len(rows) > 1 and any(row["unit"] == "μ²" for row in rows):
-        say("\nthe ε of releases does not add up to what was spent: their μ² do, and ε grows more slowly")
+    elif any(row["unit"] == "μ²" for row in rows):
+        say("\nthe ε of releases does not add up to what was spent: their μ² does, and ε grows more slowly")
     return {"place": shown_place(place), **ledger_facts(ledger), "moved_to": moved_to, "rows": rows}
 
 
@@ -237,7 +240,7 @@ def fetch(
     place: LedgerPlace,
     release_id: Annotated[str, typer.Argument(help="the id of the release, as listed by `show`")],
     period: Annotated[
-        str | None, typer.Option("--period", help="of a stream, which period; its last one by default")
+        str | None, typer.Option("--period", help="which period of a stream; its last one by default")
     ] = None,
     out: AnswersFile = None,
     force: Force = False,
@@ -272,7 +275,7 @@ def _stored(ledger: Ledger, release_id: str, period: str | None) -> tuple[Releas
         chosen = period if period is not None else stream.last_published
         return stream.release(chosen), f"{release_id}-{chosen}"
     if period is not None:
-        raise InputError.must("period", f"be left out: {release_id!r} is no stream", given=period)
+        raise InputError.must("period", f"be left out: {release_id!r} is not a stream", given=period)
     return stored_release(ledger, release_id), release_id
 
 

@@ -33,7 +33,7 @@ COMMANDS = {
     ),
     "plan": (
         "plan_command",
-        "Decide in a browser how much privacy and how accurate which table. On this machine; reads no data.",
+        "Choose privacy and accuracy in a browser, table by table. Runs on this machine; reads no data.",
     ),
     "publish": ("publish_commands", "Design, measure and write the answers."),
     "design": ("design_commands", "Design the noise for a specification and save the plan. Needs no data."),
@@ -60,7 +60,7 @@ COMMANDS = {
     ),
     "tradeoff": (
         "design_commands",
-        "Show the trade-off of privacy and accuracy: standard errors for several epsilon. Needs no data.",
+        "Show what accuracy costs in privacy: standard errors for several values of epsilon. Needs no data.",
     ),
     "compare": ("design_commands", "Compare the methods: error, gap to the proven lower bound, and time."),
     "methods": ("design_commands", "List the methods that `design` and `compare` know."),
@@ -75,7 +75,7 @@ COMMANDS = {
     "ledger": ("ledger_command", "Keep the privacy budget across releases."),
     "completion": (
         "completion_command",
-        "Print the script by which a shell completes commands and options with the Tab key.",
+        "Print the script that lets a shell complete commands and options with the Tab key.",
     ),
 }
 

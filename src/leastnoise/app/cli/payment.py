@@ -122,8 +122,8 @@ class Payment:
         known = entry.release_id
         fetch = f"leastnoise ledger fetch {typed(self.ledger.address)} {shlex.quote(known)}"
         raise LedgerMismatchError(
-            f"this plan was released already as {known!r}; `{fetch}` gives its answers at no "
-            "cost. For a table that has changed give the new release an id of its own: --release-id "
+            f"this plan was already released as {known!r}; `{fetch}` gives its answers at no "
+            "cost. If the table has changed, give the new release its own id: --release-id "
             "NEW. Nothing was spent.",
             field="release_id",
             given=known,
@@ -148,7 +148,7 @@ class Payment:
         if different is not None:
             raise LedgerMismatchError(
                 f"release {self.release_id!r} is of another plan, {different}; use a new "
-                "--release-id, or have the stored one with: leastnoise ledger fetch. Nothing was spent.",
+                "--release-id, or get the stored one with: leastnoise ledger fetch. Nothing was spent.",
                 field="release_id",
                 given=self.release_id,
             )
@@ -205,7 +205,7 @@ def payment(
     if ledger is None:
         if release_id is not None:
             raise InputError(
-                "--release-id is what a ledger knows a release by",
+                "--release-id names a release in a ledger",
                 field="release_id",
                 given=release_id,
                 remedy="give --ledger too, or neither",
@@ -232,7 +232,7 @@ def check_known(ledger: Ledger, release_id: str) -> None:
     some = ", ".join(map(repr, known[-3:])) or "none yet"
     others = " and others" if len(known) > 3 else ""
     raise InputError(
-        f"the ledger {ledger.name!r} knows no release {release_id!r}, only {some}{others}",
+        f"the ledger {ledger.name!r} has no release {release_id!r}, only {some}{others}",
         field="release_id",
         given=release_id,
         remedy=f"`leastnoise ledger show {typed(ledger.address)}` lists them",
@@ -246,7 +246,7 @@ def opened(place: str) -> Ledger:
             f"there is no ledger {place!r}",
             field="ledger",
             given=place,
-            remedy=f"begin one with: leastnoise ledger create {place} --dataset NAME --epsilon E --delta D",
+            remedy=f"create one with: leastnoise ledger create {place} --dataset NAME --epsilon E --delta D",
         )
     return Ledger(place)
 

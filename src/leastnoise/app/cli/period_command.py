@@ -83,7 +83,7 @@ def publish_period(
         )
     if "over" not in asked.design:
         raise InputError(
-            "--period needs an attribute that is time",
+            "--period needs a time attribute",
             field="over",
             remedy='name it in the specification, as in [design] over = "month"',
         )
@@ -174,7 +174,7 @@ def _stream(
     is_same = plan.workload.digest == asked.workload.digest and plan.over == asked.design["over"]
     if not is_same or asked.privacy not in (None, plan.privacy):
         raise LedgerMismatchError(
-            f"the specification asks for something else than stream {stream_id!r} was opened for",
+            f"the specification does not ask for what stream {stream_id!r} was opened for",
             field="spec",
             remedy="go on with the specification it was opened with, or open another with --release-id NEW, "
             "which pays again",

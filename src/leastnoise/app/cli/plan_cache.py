@@ -175,6 +175,6 @@ def _check_private(folder: Path) -> None:
         return  # A Windows profile is its user's own.
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid():
-        raise PermissionError(0, f"{str(folder)!r} is no folder of yours")
+        raise PermissionError(0, f"{str(folder)!r} is not a folder of yours")
     if stat.S_IMODE(found.st_mode) & 0o077:
         folder.chmod(0o700)

@@ -34,7 +34,7 @@ def plan(
     ] = True,
     force: Force = False,
 ) -> Facts:
-    """Decide in a browser how much privacy and how accurate which table. On this machine; reads no data."""
+    """Choose privacy and accuracy in a browser, table by table. Runs on this machine; reads no data."""
     if ledger is not None:
         opened(ledger)
     if static is not None:
@@ -48,7 +48,7 @@ def plan(
             )
         with written_whole(static) as new:
             new.write_text(page, encoding="utf-8")
-        say(f"wrote {static} (open it in a browser; privacy can be moved in it)")
+        say(f"wrote {static} (open it in a browser; its privacy slider works)")
         return {"page": static}
     check_alone("static", None)
 

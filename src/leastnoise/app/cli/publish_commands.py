@@ -290,8 +290,8 @@ def _measure(
             except UnstoredError as error:
                 # Only this process holds the answers, and Ctrl-C may not have been meant to discard them.
                 typer.echo(
-                    f"release {error.release_id} is paid for and not stored yet: trying on; press Ctrl-C "
-                    "once more to give its answers up for good",
+                    f"release {error.release_id} is paid for and not stored yet: still trying; press Ctrl-C "
+                    "again to give up its answers for good",
                     err=True,
                 )
                 try:
@@ -364,7 +364,7 @@ def _warn_of_trust(records_per_person: int, person: str | None, payer: Payment, 
     if records_per_person > 1 and person is None and not is_paid:
         warn(
             f"records_per_person = {records_per_person} is not enforced, because no column identifies the "
-            f"person: anybody with more records is protected less; {how}"
+            f"person: anyone with more records is protected less; {how}"
         )
 
 
@@ -395,20 +395,19 @@ def _outputs(
 
 @contextmanager
 def _measuring() -> Iterator[Callable[[str], None]]:
-    """Show the library's own warnings in one line each; others may quote the table, and are not shown."""
-    with warnings.catch_warnings(record=True) as caught, spinner("measuring") as update:
+    """Show the library's own warnings in one line each; others may quote the table, and are not shown.
+
+    Each is shown at once: that no ledger records a release is said before its noise is drawn.
+    """
+    with warnings.catch_warnings(record=True), spinner("measuring") as update:
         warnings.simplefilter("always")
         record = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
-            if issubclass(category, StoringDelayed):
-                # Shown at once: it is about work in progress.
+            if issubclass(category, (StoringDelayed, UnrecordedSpending)):
                 warn(str(message))
             else:
                 record(message, category, *where, **options)
 
         warnings.showwarning = show
         yield update
-    for warning in caught:
-        if issubclass(warning.category, UnrecordedSpending):
-            warn(str(warning.message))

@@ -242,7 +242,7 @@ def _check_kind(source: Path) -> None:
     """Refuse what is surely no release or plan, and name the one that was probably meant."""
     if not source.name:
         raise InputError(
-            f"{str(source)!r} is no file",
+            f"{str(source)!r} is not a file",
             field="source",
             given=str(source),
             remedy="name a release, as in x.release",
@@ -254,7 +254,10 @@ def _check_kind(source: Path) -> None:
     for near in (source.with_suffix(".release"), source.with_suffix(".plan")):
         if near.is_file():
             raise InputError(
-                f"{is_a}", field="source", given=str(source), remedy=f"the one beside it is meant: {near}"
+                f"{is_a}",
+                field="source",
+                given=str(source),
+                remedy=f"you probably mean the file beside it: {near}",
             )
     if kind == "a specification":
         raise InputError(

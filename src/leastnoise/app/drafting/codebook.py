@@ -50,7 +50,7 @@ def read_codebook(path: str | Path) -> dict[str, dict[str, Any]]:
             f"{source.name} has no column {COLUMN!r}",
             field="codebook",
             given=source.name,
-            remedy="a codebook has the columns column, code and label, a row for each value",
+            remedy="a codebook has the columns column, code and label, with one row per value",
         )
     return {name: _declared(source, rows) for name, rows in parts.items()}
 

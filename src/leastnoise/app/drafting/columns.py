@@ -106,7 +106,7 @@ def _columns(path: str, format: FileFormat) -> list[Column]:
         return [Column(name, "") for name in sheet_header(path, format.sheet)]
     if layout == "json":
         raise DataError(
-            "a JSON Lines file states no columns: which keys there are is in its records, which are not read",
+            "a JSON Lines file does not declare its columns: its keys are in the records, which are not read",
             field="table",
             given=path,
             remedy="write a CSV file of one line with the names of the keys, and draft from that",

@@ -111,7 +111,7 @@ def page_to_pass_on(state: dict[str, Any]) -> str:
         page = render_page({**shown, "view": {**shown["view"], "tables": tables}}, is_static=True)
     if len(page.encode()) > MAX_PAGE:
         raise TooLargeError(
-            f"the page would take {len(page.encode()):,} bytes, where {MAX_PAGE:,} are the most",
+            f"the page would take {len(page.encode()):,} bytes; the limit is {MAX_PAGE:,}",
             field="static",
             given=shown["name"],
         )

@@ -18,7 +18,7 @@ from typing import Any
 
 from leastnoise.app.planner.planner_page import page_script, page_to_pass_on, render_page
 from leastnoise.app.planner.session import PlannerSession, StaleEditError
-from leastnoise.app.planner.spec_edits import missing_extra
+from leastnoise.app.planner.spec_edits import planner_package
 from leastnoise.app.specification.spec_file import MAX_BYTES
 from leastnoise.core.errors import LeastnoiseError
 from leastnoise.core.printable import printable
@@ -45,12 +45,7 @@ def serve(
         MissingExtraError: without the packages of the extra.
         LeastnoiseError: if the file is no text.
     """
-    try:
-        import starlette  # noqa: F401
-        import tomlkit  # noqa: F401
-        import uvicorn
-    except ModuleNotFoundError as error:
-        raise missing_extra() from error
+    _, _, uvicorn = map(planner_package, ("starlette", "tomlkit", "uvicorn"))
     session = PlannerSession(path, ledger=ledger)
     try:
         with socket.create_server((_HOST, port)) as listening:

@@ -221,7 +221,7 @@ class PlannerSession:
             parse_spec(self.text, self.path.parent)
             if self._is_changed_on_disk():
                 raise StaleEditError(
-                    f"{self.path.name} was changed by another program meanwhile, and was not overwritten",
+                    f"{self.path.name} was changed by another program, and was not overwritten",
                     field="path",
                     given=self.path.name,
                     remedy="read it again (undo brings your own text back), or download yours",
@@ -260,7 +260,7 @@ class PlannerSession:
     def _check_version(self, version: int) -> None:
         if version != self._version:
             raise StaleEditError(
-                "the specification was changed in another window meanwhile",
+                "the specification was changed in another window",
                 field="version",
                 given=version,
                 remedy="look at it as it is now, and try again",

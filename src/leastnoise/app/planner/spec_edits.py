@@ -11,7 +11,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from leastnoise.app.specification.toml_text import Lines, key_text, value_text
-from leastnoise.core.errors import LeastnoiseError, MissingExtraError, SpecError
+from leastnoise.core.errors import LeastnoiseError, SpecError
+from leastnoise.core.extras import require
 
 # The numbers of a goal, of which a new goal replaces all.
 _NUMBERS = ("epsilon", "delta", "rho", "mu")
@@ -43,29 +44,26 @@ def edited(text: str, edit: Mapping[str, Any]) -> str:
         raise
     except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise SpecError(
-            f"the edit {kind!r} lacks something, or holds what it cannot: {error}", field="edit", given=kind
+            f"the edit {kind!r} is incomplete or not valid: {error}", field="edit", given=kind
         ) from None
 
 
-def missing_extra() -> MissingExtraError:
-    """The error where the packages of the planner are not installed."""
-    return MissingExtraError(
-        "the planner needs Starlette, Uvicorn and tomlkit",
-        field="plan",
-        remedy="pip install 'leastnoise[plan]'",
-    )
+def planner_package(name: str) -> Any:
+    """A package of the planner.
+
+    Raises:
+        MissingExtraError: if it is not installed.
+    """
+    return require(name, extra="plan", why="the planner", field="plan")
 
 
 def _document(text: str) -> Any:
     """The text as a document that keeps its comments."""
-    try:
-        import tomlkit
-    except ModuleNotFoundError as error:
-        raise missing_extra() from error
+    tomlkit = planner_package("tomlkit")
     try:
         return tomlkit.parse(text)
     except ValueError as error:
-        raise SpecError(f"mend the text first: {error}", field="toml") from None
+        raise SpecError(f"fix the text first: {error}", field="toml") from None
 
 
 def _query(document: Any, number: Any) -> Any:

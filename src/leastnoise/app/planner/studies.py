@@ -102,7 +102,7 @@ def _designed(spec: Spec, tell: Tell) -> tuple[Plan, str]:
         plan = design(spec.workload, spec.asked_privacy, progress=watch, **settings)
         if plan.strategy is None:
             raise InputError(
-                f"method {plan.method!r} depends on the data, so that nothing can be said before",
+                f"method {plan.method!r} depends on the data, so its accuracy is not known before it runs",
                 field="method",
                 given=plan.method,
                 remedy='write method = "auto" in [design]',

@@ -16,7 +16,8 @@ the answer, because leaving them out would reveal that nobody is in them.
 
 from __future__ import annotations
 
-from leastnoise.core.errors import MissingExtraError, SqlError
+from leastnoise.core.errors import SqlError
+from leastnoise.core.extras import require
 from leastnoise.query import Query, Schema
 
 __all__ = ["queries_from_sql"]
@@ -48,18 +49,15 @@ def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
         raise SqlError.must("sql", "be a text", given=type(sql))
     if not isinstance(schema, Schema):
         raise SqlError.must("schema", "be a Schema", given=type(schema))
-    try:
-        # Imported here, so that `import leastnoise` needs only NumPy and SciPy.
-        from leastnoise.app.sql.statements import read_statements
-        from leastnoise.app.sql.to_queries import MAX_QUERIES, Namer, queries_for
-    except ModuleNotFoundError:
-        raise MissingExtraError(
-            "SQL is parsed by sqlglot; install it with: pip install sqlglot", field="sqlglot"
-        ) from None
+    require("sqlglot", extra=None, why="a query in SQL")
+    # Imported here, so that `import leastnoise` needs only NumPy and SciPy.
+    from leastnoise.app.sql.statements import read_statements
+    from leastnoise.app.sql.to_queries import MAX_QUERIES, Namer, queries_for
+
     namer = Namer()
     queries: list[Query] = []
     for asked in read_statements(sql, schema):
         queries += queries_for(asked, schema, namer)
         if len(queries) > MAX_QUERIES:
-            raise asked.error(f"the text asks more than {MAX_QUERIES:,} queries", "divide it")
+            raise asked.error(f"the text asks for more than {MAX_QUERIES:,} queries", "split it")
     return queries

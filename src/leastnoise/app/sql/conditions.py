@@ -165,7 +165,7 @@ class Conditions:
             raise self._text.error(
                 node,
                 f"{self._text.shown(node)!r} must compare an attribute with a constant, as in age >= 18"
-                + ("; text stands in single quotes, 'so'" if isinstance(left, exp.Column) else ""),
+                + ("; put text in single quotes, like 'this'" if isinstance(left, exp.Column) else ""),
             )
         if _is_subject(left):
             return self._comparison(node, left, sign, right, tables)
@@ -229,7 +229,7 @@ class Conditions:
             if labels.count(label) > 1:
                 raise self._text.error(
                     node,
-                    f"two groups would be called {label}; call one of them otherwise"
+                    f"two groups would be called {label}; rename one of them"
                     + (", as in ELSE 'other'" if None in grouped and label == "none" else ""),
                 )
         conditions = (joined("or", parts) for parts in grouped.values())
@@ -275,11 +275,13 @@ class Conditions:
             )
         if isinstance(node, exp.Column):
             raise self._text.error(
-                node, f"a constant is needed, not the column {self._text.shown(node)!r}", "quote text 'so'"
+                node,
+                f"a constant is needed, not the column {self._text.shown(node)!r}",
+                "put text in single quotes, like 'this'",
             )
         raise self._text.error(
             node,
-            f"{self._text.shown(node)!r} is no plain number or quoted text",
+            f"{self._text.shown(node)!r} is not a plain number or a quoted text",
             "work it out and write that",
         )
 
@@ -300,7 +302,7 @@ class Conditions:
         if node.find(exp.Select) is not None:
             return _SUBQUERY
         if isinstance(node, exp.Column):
-            return "an attribute alone is no condition", f"compare it, as in {words} = 'yes'"
+            return "an attribute alone is not a condition", f"compare it, as in {words} = 'yes'"
         return (
             f"{words!r} does not compare an attribute with a constant",
             "write a comparison, as in age >= 18",
@@ -329,7 +331,7 @@ class Conditions:
         if not isinstance(node, exp.Column):
             raise self._text.error(
                 whole,
-                f"{self._text.shown(node)!r} is no attribute",
+                f"{self._text.shown(node)!r} is not an attribute",
                 "only an attribute itself can be compared",
             )
         return self.attribute(node, tables)
@@ -338,7 +340,7 @@ class Conditions:
         self._n_comparisons += 1
         if self._n_comparisons > MAX_COMPARISONS:
             raise self._text.error(
-                node, f"the text holds more than {MAX_COMPARISONS:,} comparisons", "divide it"
+                node, f"the text holds more than {MAX_COMPARISONS:,} comparisons", "split it"
             )
         declared = self._schema[attribute]
         try:

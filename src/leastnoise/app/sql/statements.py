@@ -69,7 +69,7 @@ def read_statements(sql: str, schema: Schema) -> Iterator[CountRequest]:
                 "the text holds no statement",
                 field="sql",
                 given=text.sql,
-                remedy="write one, as SELECT COUNT(*) FROM people",
+                remedy="write one, such as SELECT COUNT(*) FROM people",
             )
         for select in selects:
             yield from reader.read(select)
@@ -83,7 +83,7 @@ def _parsed(text: Text) -> list[Any]:
     """The statements of a text."""
     if len(text.sql) > MAX_CHARACTERS:
         raise SqlError.must(
-            "sql", f"hold at most {MAX_CHARACTERS:,} characters", given=len(text.sql), remedy="divide it"
+            "sql", f"hold at most {MAX_CHARACTERS:,} characters", given=len(text.sql), remedy="split it"
         )
     try:
         _check_beginnings(text, sqlglot.tokenize(text.sql, read="duckdb"))
@@ -92,21 +92,21 @@ def _parsed(text: Text) -> list[Any]:
         raise
     except TokenError:
         raise SqlError(
-            "this is not SQL that can be read", field="sql", remedy="is a quotation or a comment left open?"
+            "this SQL cannot be parsed", field="sql", remedy="is a quotation or a comment left open?"
         ) from None
     except ParseError as error:
         places = [place for place in error.errors if place.get("line")]
         if not places:
-            raise SqlError("this is not SQL that can be read", field="sql") from None
+            raise SqlError("this SQL cannot be parsed", field="sql") from None
         # The parser gives the end of the token that it did not expect.
         line, end, word = (places[0].get(key) for key in ("line", "col", "highlight"))
         near = f" near {word[:40]!r}" if word else ""
         column = max(1, end - len(word or "") + 1)
         raise SqlError(
-            f"line {line}, column {column}: this is not SQL that can be read{near}", field="sql", given=word
+            f"line {line}, column {column}: this SQL cannot be parsed{near}", field="sql", given=word
         ) from None
     except (SqlglotError, ValueError):  # for example an escape of a character that does not exist
-        raise SqlError("this is not SQL that can be read", field="sql") from None
+        raise SqlError("this SQL cannot be parsed", field="sql") from None
     return [
         statement for statement in found if statement is not None and not isinstance(statement, exp.Semicolon)
     ]
@@ -304,7 +304,7 @@ class _StatementReader:
         number = self._conditions.constant(node)
         if not isinstance(number, int) or not 1 <= number <= len(items):
             raise self._text.error(
-                node, f"GROUP BY {node.name[:20]} is no position in SELECT, which has {len(items)}"
+                node, f"GROUP BY {node.name[:20]} is not a position in SELECT, which has {len(items)}"
             )
         chosen = items[number - 1]
         for _, item, key in titled:

@@ -228,7 +228,7 @@ def queries_for(asked: CountRequest, schema: Schema, namer: Namer) -> Iterator[Q
     except InputError as error:
         raise SqlError.at(asked.text.place(asked.node) or "SQL", error, field="sql") from None
     if not found:
-        raise asked.error("no declared value satisfies the condition, so that nothing would be counted")
+        raise asked.error("no declared value satisfies the condition, so nothing would be counted")
     n_tables = len({table for table, _ in found})
     for table, query in found:
         title = [table] if n_tables > 1 and asked.name is not None else []
@@ -243,7 +243,7 @@ def _all(asked: CountRequest, schema: Schema) -> Iterator[tuple[str, Query]]:
     families = _families(asked)
     # Checked before any is made: a family is at least one cross table.
     if len(families) > MAX_QUERIES:
-        raise asked.error(f"this asks more than {MAX_QUERIES:,} cross tables", "group by fewer")
+        raise asked.error(f"this asks for more than {MAX_QUERIES:,} cross tables", "group by fewer")
     for (shared, buckets), free in families.items():
         tied = tied_together(parts, buckets, shared, schema)
         for table, rest in _tables(free, shared, buckets, schema):

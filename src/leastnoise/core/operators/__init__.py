@@ -17,7 +17,8 @@ them must obey; a new class joins by one line in its list.
     base.py       the contract, what follows from it, and array axes in another order, by their names
     cells.py      cells one by one, all together, in groups, and in intervals
     entries.py    a matrix given entry by entry, dense or sparse
-    combined.py   products, stacks, weighted or chosen rows, other orders of attributes
+    combined.py   products, stacks and weighted rows
+    rearranged.py chosen rows, rows over more cells, other orders of attributes
     deferred.py   an operator that is built on first use
 """
 
@@ -35,16 +36,14 @@ from leastnoise.core.operators.cells import AllOnes, CumulativeSum, EveryRange, 
 from leastnoise.core.operators.combined import (
     EveryLevel,
     Kronecker,
-    Padded,
-    Reordered,
     RowScaled,
-    Selected,
     Stack,
     is_whole_space,
     kronecker,
 )
 from leastnoise.core.operators.deferred import Deferred
 from leastnoise.core.operators.entries import EXACT_FLOAT, Matrix, SparseMatrix, from_entries
+from leastnoise.core.operators.rearranged import Padded, Reordered, Selected
 
 __all__ = [
     "EXACT_FLOAT",

@@ -241,7 +241,7 @@ def _in_units(problem: _CappedProblem) -> tuple[Array, float]:
     shares = problem.caps[asked] / lengths[asked]
     if asked.any() and shares.max() > _WIDEST * shares.min():
         raise DesignError(
-            "the targets are too far apart beside the sizes of their queries, by a factor of "
+            "the targets, relative to the sizes of their queries, are too far apart, by a factor of "
             f"{math.sqrt(shares.max() / shares.min()):.0e}",
             field="stderr",
             remedy=f"bring them within {math.sqrt(_WIDEST):.0e}",

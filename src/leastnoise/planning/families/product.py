@@ -71,7 +71,7 @@ def _refuses(request: Request) -> str | None:
     if len(question.products.terms[0].places) < 2 and request.workload.shape[1] <= _ONE_AXIS:
         return "the queries ask about a single attribute, which is not a product"
     if request.objective.kind == "total-within-caps":
-        return "the least total within targets is no product of what its attributes need"
+        return "the least total within targets is not a product of what its attributes need"
     if request.privacy.noise.is_pure and request.objective.kind == "largest":
         return "with Laplace noise it minimises total variance only"
     return None

@@ -22,7 +22,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from leastnoise.core.errors import LedgerBusyError, LedgerError, LedgerFileError, MissingExtraError
+from leastnoise.core.errors import LedgerBusyError, LedgerError, LedgerFileError
+from leastnoise.core.extras import require
 from leastnoise.core.random_bits import SystemBits
 from leastnoise.privacy.ledger import storage
 from leastnoise.privacy.ledger.address import Address
@@ -374,12 +375,4 @@ class _Patience:
 
 
 def _driver() -> Any:
-    try:
-        import psycopg
-    except ImportError:
-        pass
-    else:
-        return psycopg
-    raise MissingExtraError(
-        "a ledger in PostgreSQL needs psycopg: pip install 'leastnoise[postgres]'", field="psycopg"
-    )
+    return require("psycopg", extra="postgres", why="a ledger in PostgreSQL")

@@ -71,7 +71,7 @@ def checked_path(path: Any) -> Path:
             f"there is no folder {str(given.parent)!r}",
             field="path",
             given=str(given.parent),
-            remedy="make it first",
+            remedy="create it first",
         ) from None
 
 
@@ -107,7 +107,7 @@ class LedgerFile:
                 handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
             except OSError as error:
                 raise LedgerFileError(
-                    f"no ledger can be made in {str(path.parent)!r}: {error.strerror}",
+                    f"cannot create a ledger in {str(path.parent)!r}: {error.strerror}",
                     field="path",
                     given=str(path),
                 ) from None
@@ -128,7 +128,7 @@ class LedgerFile:
                 return False
             except OSError as error:
                 raise LedgerFileError(
-                    f"no ledger can be made at {str(path)!r}: {error.strerror}",
+                    f"cannot create a ledger at {str(path)!r}: {error.strerror}",
                     field="path",
                     given=str(path),
                     remedy="use a local disk",
@@ -266,7 +266,7 @@ def _check_file(path: Path) -> None:
             )
     if os.name == "posix" and facts.st_mode & stat.S_IWOTH:
         raise LedgerFileError(
-            f"{str(path)!r} may be written by everybody",
+            f"{str(path)!r} is writable by everyone",
             field="path",
             given=str(path),
             remedy=f"run: chmod o-w {path.name}",
@@ -275,14 +275,14 @@ def _check_file(path: Path) -> None:
         header = file.read(100)
     if header[: len(_BEGINS)] != _BEGINS[: len(header)]:
         raise LedgerFileError(
-            f"{str(path)!r} is no ledger",
+            f"{str(path)!r} is not a ledger",
             field="path",
             given=str(path),
             remedy="name the file that `leastnoise ledger create` or Ledger() made",
         )
     if not _is_header(header):
         raise LedgerFileError(
-            f"{str(path)!r} is damaged, cut short or no ledger",
+            f"{str(path)!r} is damaged, truncated or not a ledger",
             field="path",
             given=str(path),
             remedy="restore it",
@@ -314,7 +314,7 @@ def _check_tables(path: Path, connection: sqlite3.Connection) -> None:
     [pages] = connection.execute("PRAGMA page_count").fetchone()
     if path.stat().st_size != pages * _PAGE:
         raise LedgerFileError(
-            f"the ledger {path.name!r} was cut short or added to",
+            f"the ledger {path.name!r} was truncated or extended",
             field="path",
             given=path.name,
             remedy="restore it",

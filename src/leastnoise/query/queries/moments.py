@@ -59,7 +59,7 @@ class MomentQuery(RatioQuery):
             require_linear("among", self.among)
         if not isinstance(self.clamped, bool) or (self.clamped and self.bounds is None):
             raise QueryError(
-                "values that are pulled in can be counted only where bounds are given",
+                "clamped values can be counted only where bounds are given",
                 field="clamped",
                 given=self.clamped,
                 remedy=_remedy(self.attribute, 0, 80),
@@ -87,7 +87,7 @@ class MomentQuery(RatioQuery):
             is_open = low < self.bounds[0], self.bounds[1] < high
             if self.clamped and not (all(is_open) if values.outside == "clamp" else any(is_open)):
                 raise QueryError(
-                    "no declared value lies beyond the bounds, so that those pulled in cannot be told apart",
+                    "no declared value lies beyond the bounds, so clamped values cannot be told apart",
                     field="clamped",
                     given=self.bounds,
                     remedy=_remedy(self.attribute, *self.bounds),

@@ -51,6 +51,9 @@ def query_from_dict(plain: dict[str, Any]) -> Query:
 
 def _take_either_number(given: dict[str, Any], own: Collection[str]) -> None:
     """Let one attribute be written "attribute" or, as a list of one, "attributes", whichever a kind has."""
+    if "attribute" in given and "attributes" in given:
+        both = ["attribute", "attributes"]
+        raise QueryError.must("query", "hold attribute or attributes, not both", given=both)
     if "attributes" in own and "attributes" not in given and isinstance(given.get("attribute"), str):
         given["attributes"] = [given.pop("attribute")]
     several = given.get("attributes")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from leastnoise.core.printable import printable
 from leastnoise.report.charts.chart_files import altair_package
+from leastnoise.report.figures import enough
 
 if TYPE_CHECKING:
     from leastnoise.report.comparison import MethodComparison
@@ -101,7 +102,7 @@ def _tradeoff_values(table: Tradeoff) -> list[dict[str, Any]]:
                     )
         if batch.stderr is None or batch.met_from is None:
             continue
-        note = f"target {batch.target}, met from epsilon {batch.met_from:.4g}"
+        note = f"target {batch.target}, met from epsilon {enough(batch.met_from)}"
         values.append({"batch": name, "kind": "target", "stderr": batch.stderr, "note": note})
         low, high = table.points[0].epsilon, table.points[-1].epsilon
         if low <= batch.met_from <= high:

@@ -15,7 +15,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leastnoise.core.errors import InputError, MissingExtraError
+from leastnoise.core.errors import InputError
+from leastnoise.core.extras import require
 from leastnoise.core.printable import printable
 
 # The chart and its settings are data, so that no label is ever read as JavaScript. The editor that vega-embed
@@ -49,7 +50,7 @@ def to_svg(chart: Any) -> str:
         ) from None
     if re.search(r"<image[^>]*href=\"(?!data:)", svg):
         raise InputError(
-            "this chart shows pictures from elsewhere", field="chart", remedy="put them in as data: addresses"
+            "this chart loads pictures from elsewhere", field="chart", remedy="put them in as data: addresses"
         )
     return svg
 
@@ -144,23 +145,12 @@ def check_charts() -> None:
 
 def altair_package() -> Any:
     """The package Altair, with which charts are made."""
-    try:
-        import altair
-    except ImportError:
-        raise _missing() from None
-    return altair
+    return _package("altair")
 
 
 def _packages() -> tuple[Any, Any]:
-    altair = altair_package()
-    try:
-        import vl_convert
-    except ImportError:
-        raise _missing() from None
-    return altair, vl_convert
+    return altair_package(), _package("vl_convert")
 
 
-def _missing() -> MissingExtraError:
-    return MissingExtraError(
-        "a chart needs Altair and vl-convert: pip install 'leastnoise[charts]'", field="altair"
-    )
+def _package(name: str) -> Any:
+    return require(name, extra="charts", why="a chart", field="altair")

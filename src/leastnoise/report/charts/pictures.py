@@ -179,6 +179,9 @@ def line_chart(
     def y(value: float) -> float:
         return _TOP + (height - _TOP - _BOTTOM) * (high - value) / (high - low)
 
+    def points(values: Array) -> list[str]:
+        return [f"{x(i):.1f} {y(values[i]):.1f}" for i in range(n)]
+
     grid, texts, bands = [], [], []
     for mark in marks:
         grid.append(("axis" if mark == 0 else "grid", f"M{_LEFT} {y(mark):.1f}H{width - _RIGHT}"))
@@ -189,13 +192,8 @@ def line_chart(
         texts.append(_within(x(i), height - 10, shortened(labels[i], _MAX_TICK_LABEL), width))
     for number, line in enumerate(series, start=1):
         if line.lower is not None and line.upper is not None:
-            above = [f"{x(i):.1f} {y(line.upper[i]):.1f}" for i in range(n)]
-            below = [f"{x(i):.1f} {y(line.lower[i]):.1f}" for i in reversed(range(n))]
-            bands.append((number, (*above, *below)))
-    drawn = [
-        (number, tuple(f"{x(i):.1f} {y(line.answers[i]):.1f}" for i in range(n)))
-        for number, line in enumerate(series, start=1)
-    ]
+            bands.append((number, (*points(line.upper), *reversed(points(line.lower)))))
+    drawn = [(number, tuple(points(line.answers))) for number, line in enumerate(series, start=1)]
     step = inner / max(n - 1, 1)
     strips = [
         (f"{x(i) - step / 2:.1f}", f"{step:.1f}", (labels[i], *(line.titles[i] for line in series)))

@@ -36,7 +36,7 @@ _NOT_CLAIMED = (
     "unless that is the unit.",
     "Other releases: anything else that is published about the same people adds to the loss.",
     "Side channels: the time that drawing noise takes, a compromised machine, a restored backup of a ledger.",
-    "The truth of the table: noise does not mend records that are wrong or missing.",
+    "The truth of the table: noise does not correct records that are wrong or missing.",
 )
 
 

@@ -9,12 +9,13 @@ from __future__ import annotations
 import csv
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from leastnoise.release import Release, answer_table, interval_columns
+from leastnoise.release import Release
 from leastnoise.report.dossier.facts import claim_of
 from leastnoise.report.publication import Publication
 
@@ -40,12 +41,17 @@ _TERMS = {
 }
 
 
-def csv_metadata(release: Release, answers: Path, publication: Publication, *, level: float) -> str:
-    """The text of ``NAME.csv-metadata.json`` for a CSV file of answers that was written already."""
+def csv_metadata(
+    release: Release, columns: Mapping[str, Any], answers: Path, publication: Publication
+) -> str:
+    """The text of ``NAME.csv-metadata.json`` for a CSV file of answers that was written already.
+
+    Args:
+        columns: what the file was made from.
+        answers: the file.
+    """
     with answers.open(newline="", encoding="utf-8") as file:
         header = next(csv.reader(file))
-    ends = interval_columns(level)
-    columns = answer_table(release, level=level, taken=ends.values())
     names = identifiers(header)
     described = [
         _column(title, name, own, values)

@@ -32,13 +32,6 @@ def registry_entry(release: Release, publication: Publication) -> dict[str, Any]
     slug = "-".join(part for part in (name, publisher, day and day[:4]) if part)
     post = [] if release.adjusted is None else [release.adjusted.statement()]
     post += [] if release.presented is None else [release.presented.statement()]
-    accounting = "This entry is about this release alone; further releases about the same people add to it."
-    if release.receipt is not None:
-        accounting += (
-            " A ledger adds up what is released about this dataset and refuses what exceeds its limit."
-        )
-    else:
-        accounting += " No ledger recorded it."
     return {
         "url_slug": re.sub(r"[^a-z0-9]+", "-", slug.lower()).strip("-"),
         "status": "Draft",
@@ -73,7 +66,7 @@ def registry_entry(release: Release, publication: Publication) -> dict[str, Any]
             },
             "accounting": {
                 "post_processing": " ".join(post) or "None: answers may be negative or fractional.",
-                "composition": accounting,
+                "composition": _composition(release),
             },
             "implementation": {
                 "preprocessing_and_hyperparameter_tuning": BLANK,
@@ -86,6 +79,13 @@ def registry_entry(release: Release, publication: Publication) -> dict[str, Any]
             },
         },
     }
+
+
+def _composition(release: Release) -> str:
+    alone = "This entry is about this release alone; further releases about the same people add to it."
+    if release.receipt is None:
+        return f"{alone} No ledger recorded it."
+    return f"{alone} A ledger adds up what is released about this dataset and refuses what exceeds its limit."
 
 
 def _description(release: Release, publication: Publication) -> str:

@@ -13,13 +13,13 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
 
 from leastnoise.core.printable import no_formula, without_controls
-from leastnoise.release import Release, Texts, answer_table, in_unicode, interval_columns
+from leastnoise.release import Texts, in_unicode, interval_columns
 from leastnoise.report.dossier.csv_metadata import identifiers
 
 # What stands for an agency until a person names one.
@@ -31,10 +31,9 @@ _OWN = {"query": "QUERY", "label": "CELL", "answer": "OBS_VALUE"}
 _TAKEN = ["STRUCTURE", "STRUCTURE_ID", "ACTION", "QUERY", "CELL", "OBS_VALUE", "TIME_PERIOD"]
 
 
-def sdmx_csv(release: Release, *, level: float) -> str:
-    """The text of an SDMX-CSV file of all answers of a release."""
+def sdmx_csv(columns: Mapping[str, Any], *, level: float) -> str:
+    """The text of an SDMX-CSV file of all answers of a release, from the columns of its file of answers."""
     ends = interval_columns(level)
-    columns = answer_table(release, level=level, taken=ends.values())
     others = [name for name in columns if name not in _OWN]
     shown = [ends.get(name, name).upper() for name in others]
     names = dict(zip(others, identifiers([*_TAKEN, *shown])[len(_TAKEN) :], strict=True)) | _OWN

@@ -8,7 +8,7 @@ from pathlib import Path
 from leastnoise.core.errors import InputError
 from leastnoise.core.whole_file import written_whole
 from leastnoise.release import Release
-from leastnoise.report.answers import write_answers
+from leastnoise.report.answers import file_columns, write_columns
 from leastnoise.report.dossier.claims import HUMAN, claims_page
 from leastnoise.report.dossier.csv_metadata import csv_metadata
 from leastnoise.report.dossier.registry import blanks_of, registry_entry, to_yaml
@@ -71,11 +71,13 @@ def write_dossier(
     said = Publication() if publication is None else publication
     target = check_dossier(folder, force=force)
     target.mkdir(exist_ok=True)
-    write_answers(release, target / ANSWERS, level=level, publication=said)
+    # Once, for three files.
+    columns = file_columns(release, level)
+    write_columns(release, target / ANSWERS, columns, level=level, publication=said)
     entry = registry_entry(release, said)
     missing = _missing(said, blanks_of(entry))
-    _write(target / DESCRIPTOR, csv_metadata(release, target / ANSWERS, said, level=level))
-    _write(target / SDMX, sdmx_csv(release, level=level))
+    _write(target / DESCRIPTOR, csv_metadata(release, columns, target / ANSWERS, said))
+    _write(target / SDMX, sdmx_csv(columns, level=level))
     _write(target / REGISTRY, to_yaml(entry))
     _write(target / CLAIMS, claims_page(release, said))
     summarize(release, said).to_html(target / PAGE)

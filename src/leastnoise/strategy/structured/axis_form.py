@@ -323,7 +323,7 @@ def form_from_parts(plain: Any, arrays: Mapping[str, Array]) -> AxisForm:
     rows, g = arrays.get("rows"), arrays.get("g")
     for limbs, n_axes in ((rows, 3), (g, 2)):
         if limbs is not None and (limbs.ndim != n_axes or limbs.dtype.kind != "i" or not limbs.size):
-            raise PlanFileError("the file holds an axis whose arrays are no integers", field="strategy")
+            raise PlanFileError("the file holds an axis whose arrays are not integers", field="strategy")
     try:
         return AxisForm(
             plain["kind"],

@@ -164,14 +164,14 @@ def structured_from_parts(
     limbs = arrays["multipliers"]
     are_lists = all(array.ndim == 1 and array.dtype.kind == "i" for array in (sizes, flat, chosen))
     if not are_lists or limbs.ndim != 2 or limbs.dtype.kind != "i" or len(limbs) != len(sizes):
-        raise PlanFileError("the file holds blocks that are no sets of axes", field="blocks")
+        raise PlanFileError("the file holds blocks that are not sets of axes", field="blocks")
     if (sizes < 0).any() or int(sizes.sum()) != len(flat) or len(flat) != len(chosen):
-        raise PlanFileError("the file holds blocks that are no sets of axes", field="blocks")
+        raise PlanFileError("the file holds blocks that are not sets of axes", field="blocks")
     ends = np.concatenate([[0], np.cumsum(sizes)]).tolist()
     axes_listed, forms_listed = flat.tolist(), chosen.tolist()
     whole = arrays.get("block_whole", np.zeros((len(sizes), 0), dtype=np.int64))
     if whole.ndim != 2 or whole.dtype.kind != "i":
-        raise PlanFileError("the file holds blocks that are no sets of axes", field="blocks")
+        raise PlanFileError("the file holds blocks that are not sets of axes", field="blocks")
     blocks = [
         ProductBlock(tuple(axes_listed[start:end]), tuple(forms_listed[start:end]), int(k), tuple(own))
         for (start, end), k, own in zip(

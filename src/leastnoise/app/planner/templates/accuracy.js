@@ -126,7 +126,7 @@ function bulkAsk(view) {
     set(x);
   };
   return h("form", { class: "ask noprint", onsubmit: submit },
-    h("span", {}, "I need"), which, h("span", {}, "within ±"), width, h("span", {}, "counts,"), level, h("button", { class: "main", id: "ask-set" }, "Find the privacy it takes"),
+    h("span", {}, "I need"), which, h("span", {}, "within"), width, h("span", {}, "counts,"), level, h("button", { class: "main", id: "ask-set" }, "Find the privacy it takes"),
     h("button", { type: "button", id: "ask-clear", onclick: () => set(null) }, "Clear what I asked"));
 }
 function useButton(id, numbers, isMain) {

