@@ -16,7 +16,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
@@ -30,7 +30,7 @@ from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.directed import float_above, float_below, root_above
 from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures, printable
 from leastnoise.core.progress import Ended
@@ -103,6 +103,10 @@ class Plan(NotebookValue):
         tried: the methods that were tried for it or left out, in order, with what each achieved; empty where
             there was only one.
     """
+
+    _unlisted = unlisted(
+        "asked claim earlier_plans_to_text fixed_strategy known_stderr spreads to_parts with_trials"
+    )
 
     workload: Workload
     privacy: Goal
@@ -411,6 +415,14 @@ class Plan(NotebookValue):
     def save(self, path: str | Path) -> Path:
         """Write the plan to one file, which `load_plan` reads back; returns the path."""
         return container.write(path, "plan", *self.to_parts())
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the queries, ratios last, as a release of the plan has them."""
+        return iter(self.workload)
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return len(self.workload)
 
     def __reduce__(self) -> NoReturn:
         # A pickle runs whatever its maker wrote; plans travel as files that are checked when loaded.

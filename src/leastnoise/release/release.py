@@ -18,7 +18,7 @@ import numpy as np
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import MissingExtraError
-from leastnoise.core.notebook import NotebookValue, html_table, html_text
+from leastnoise.core.notebook import NotebookValue, html_table, html_text, unlisted
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
@@ -75,6 +75,8 @@ class Release(NotebookValue):
         price: what the stream was charged of which this is a period, where that is more than its plan spends:
             records may change, or people come back. None elsewhere.
     """
+
+    _unlisted = unlisted("answers_to columns held_measurements is_centred ratio_columns to_bytes")
 
     plan: Plan
     measurements: Array | StoredIntegers
@@ -261,12 +263,11 @@ class Release(NotebookValue):
 
     def __iter__(self) -> Iterator[str]:
         """The names of the queries, ratios last: what ``release[name]`` takes."""
-        workload = self.plan.workload
-        return iter([*workload.names, *(ratio.name for ratio in workload.ratios)])
+        return iter(self.plan.workload)
 
     def __len__(self) -> int:
         """How many names there are."""
-        return len(self.plan.workload.blocks) + len(self.plan.workload.ratios)
+        return len(self.plan.workload)
 
     def __bool__(self) -> bool:
         return True

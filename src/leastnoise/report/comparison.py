@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import InputError, LeastnoiseError, MethodError
+from leastnoise.core.notebook import NotebookValue, html_rows
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, ending_to_text
 from leastnoise.planning import (
@@ -49,7 +50,7 @@ _NO_DELTA = ", no delta"
 
 
 @dataclass(frozen=True)
-class MethodTable:
+class MethodTable(NotebookValue):
     """Every method, what it is for and its options; prints as a table."""
 
     methods: tuple[Method, ...]
@@ -109,7 +110,7 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class MethodComparison:
+class MethodComparison(NotebookValue):
     """What every method would give for one workload and goal, best first; prints as a table."""
 
     contenders: tuple[Contender, ...]
@@ -133,6 +134,24 @@ class MethodComparison:
         from leastnoise.report.charts.altair_charts import comparison_chart
 
         return comparison_chart(self)
+
+    def _repr_html_(self) -> str:
+        has_targets = any(c.factor is not None for c in self.contenders)
+        heads = ["method", self.unit, "above the bound", "rms std. error", *["of its target"] * has_targets]
+        placed = [c for c in self.contenders if c.achieved is not None]
+        rows = [
+            [
+                c.method,
+                f"{c.achieved:,.6g}",
+                _above(c),
+                f"{c.rms_stderr:,.4g}",
+                *(["–" if c.factor is None else f"{c.factor:.4g}"] if has_targets else []),
+                f"{c.seconds:.2f}{_MARKS.get(c.ended, '')}",
+            ]
+            for c in placed
+        ]
+        left = [f"{c.method} left out: {c.reason}" for c in self.contenders if c.achieved is None]
+        return html_rows([*heads, "seconds"], rows, [*left, *self._footnotes()])
 
     def __str__(self) -> str:
         width = max(len(contender.method) for contender in self.contenders)

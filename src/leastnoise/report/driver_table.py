@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leastnoise.core.errors import InputError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.printable import printable
 from leastnoise.report.figures import four_digits
 
@@ -155,6 +155,8 @@ class Drivers(NotebookValue):
         method: by which everything was designed again.
         unknown: why shares are not known, and what to do about it; "" where they are.
     """
+
+    _unlisted = unlisted("cost_to_text figures heads left_out")
 
     drivers: tuple[Driver, ...]
     unit: str

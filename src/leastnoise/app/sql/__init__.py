@@ -17,7 +17,7 @@ the answer, because leaving them out would reveal that nobody is in them.
 from __future__ import annotations
 
 from leastnoise.core.errors import MissingExtraError, SqlError
-from leastnoise.query import Query, Schema
+from leastnoise.query import Query, QueryList, Schema
 
 __all__ = ["queries_from_sql"]
 
@@ -57,7 +57,7 @@ def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
             "SQL is parsed by sqlglot; install it with: pip install sqlglot", field="sqlglot"
         ) from None
     namer = Namer()
-    queries: list[Query] = []
+    queries = QueryList()
     for asked in read_statements(sql, schema):
         queries += queries_for(asked, schema, namer)
         if len(queries) > MAX_QUERIES:

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from leastnoise.core.errors import AlreadySpentError, LedgerFileError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import counted
 from leastnoise.privacy.accounting import Remaining
 from leastnoise.privacy.ledger.history import Entry, History, StoredAnswers
@@ -14,7 +15,7 @@ from leastnoise.privacy.ledger.table_identity import opens
 
 
 @dataclass(frozen=True)
-class Verification:
+class Verification(NotebookValue):
     """What `Ledger.verify` has confirmed."""
 
     dataset: str
