@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from leastnoise.core.printable import printable
 
@@ -16,7 +16,7 @@ _MAX_CELL = 300
 
 
 class NotebookValue:
-    """A value that a notebook shows as HTML: as a table if it has rows, else as it prints itself.
+    """A value that a notebook shows as HTML: as it prints itself, or as a table of its own.
 
     Attributes:
         _unlisted: names that other rooms of the package use, and that completion does not offer.
@@ -27,7 +27,7 @@ class NotebookValue:
     _unlisted: ClassVar[frozenset[str]] = frozenset()
 
     def _repr_html_(self) -> str:
-        return html_table(self.to_frame()) if hasattr(self, "to_frame") else html_text(str(self))
+        return html_text(str(self))
 
     def __dir__(self) -> list[str]:
         """The documented names alone: what Tab offers after ``value.``."""
@@ -40,17 +40,23 @@ def unlisted(names: str) -> frozenset[str]:
     return frozenset(names.split())
 
 
+def _cut(text: str) -> str:
+    return printable(text) if len(text) <= _MAX_CELL else f"{printable(text[:_MAX_CELL])}…"
+
+
 def html_text(text: str) -> str:
     """Lines of text as HTML."""
     lines = (escape(printable(line)) for line in text.splitlines())
     return f"<pre>{chr(10).join(lines)}</pre>"
 
 
-def html_table(frame: Any) -> str:
-    """A data frame as an HTML table."""
-    shown = frame.map(lambda cell: printable(cell) if isinstance(cell, str) else cell)
-    made: str = shown.to_html(index=False, border=0, float_format="{:,.4g}".format)
-    return made
+# Rows of a table that stands for a whole value; the note below it says how many more there are.
+MAX_ROWS = 40
+
+
+def more_rows(n: int, what: str) -> list[str]:
+    """What is said below a table that shows the first of n; nothing where it shows all."""
+    return [f"… and {n - MAX_ROWS:,} more {what}"] if n > MAX_ROWS else []
 
 
 def html_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
@@ -64,7 +70,7 @@ def html_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequen
     def line(tag: str, cells: Sequence[str]) -> str:
         sides = ["left", *("right" for _ in cells[1:])]
         made = [
-            f'<{tag} style="text-align:{side}">{escape(printable(cell[:_MAX_CELL]))}</{tag}>'
+            f'<{tag} style="text-align:{side}">{escape(_cut(cell))}</{tag}>'
             for side, cell in zip(sides, cells, strict=True)
         ]
         return f"<tr>{''.join(made)}</tr>"

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -411,6 +412,19 @@ class Plan(NotebookValue):
         if self.strategy is None or self.strategy.n_cells > MAX_LISTED_CELLS:
             return None
         return cell_costs(self.strategy)
+
+    def plot(self) -> Any:
+        """A picture of the standard errors of every query beside those of plain noise, and of the targets.
+
+        Plain noise of the same privacy: on each count as it is asked, and on each cell, added up. What lies
+        between is what it is worth to plan the batch together. A notebook shows it by itself, and
+        ``.save("plan.svg")`` writes it to a file.
+
+        Raises:
+            MethodError: where the plan depends on the data, so that its errors are not known.
+        """
+        # By name, when asked: the room of reports comes after this one.
+        return import_module("leastnoise.report.plots").plot_plan(self)
 
     def save(self, path: str | Path) -> Path:
         """Write the plan to one file, which `load_plan` reads back; returns the path."""

@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, SharedEnds, WorkloadError
 from leastnoise.core.merged_cells import Cells, can_compare, merged_cells
-from leastnoise.core.notebook import NotebookValue, unlisted
+from leastnoise.core.notebook import MAX_ROWS, NotebookValue, html_rows, more_rows, unlisted
 from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
@@ -306,6 +306,28 @@ class Workload(NotebookValue):
     def __len__(self) -> int:
         """How many names there are; ``shape`` has the number of counts."""
         return len(self.blocks) + len(self.ratios)
+
+    def _repr_html_(self) -> str:
+        m, n = self.shape
+        rows = [
+            [
+                block.name,
+                block.query.kind,
+                in_figures(block.n_rows),
+                "/".join(dict.fromkeys(f"{w:,.4g}" for w in (block.weights.min(), block.weights.max()))),
+                block.query.target_to_text() or "–",
+            ]
+            for block in self.blocks[:MAX_ROWS]
+        ]
+        ratios = [
+            [ratio.name, ratio.query.kind, in_figures(len(ratio.labels)), "", ""] for ratio in self.ratios
+        ]
+        notes = [
+            *more_rows(len(self.blocks), "queries"),
+            f"{in_figures(m)} counts over {in_figures(n)} cells",
+        ]
+        heads = ["query", "kind", "counts", "weight", "target"]
+        return html_rows(heads, [*rows, *ratios[:MAX_ROWS]], notes)
 
     def __repr__(self) -> str:
         m, n = self.shape

@@ -32,6 +32,7 @@ from leastnoise.planning import (
 from leastnoise.privacy import ApproxDP, Goal, LeastLoss
 from leastnoise.query import Objective, Workload
 from leastnoise.release import counts_of, simulated
+from leastnoise.report.charts.picture import Picture
 from leastnoise.report.pure_alternative import without_delta
 from leastnoise.report.redesign import DesignSeries, Turn
 
@@ -125,15 +126,11 @@ class MethodComparison(NotebookValue):
 
         return pd.DataFrame([asdict(contender) for contender in self.contenders])
 
-    def plot(self) -> Any:
-        """The table as an Altair chart: a point for every method, a line for the bound.
+    def plot(self) -> Picture:
+        """The table as a picture: a dot for every method, a line for the bound."""
+        from leastnoise.report.charts.accuracy_charts import comparison_picture
 
-        Raises:
-            MissingExtraError: if Altair is not installed.
-        """
-        from leastnoise.report.charts.altair_charts import comparison_chart
-
-        return comparison_chart(self)
+        return comparison_picture(self)
 
     def _repr_html_(self) -> str:
         has_targets = any(c.factor is not None for c in self.contenders)
