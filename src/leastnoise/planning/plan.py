@@ -106,7 +106,8 @@ class Plan(NotebookValue):
     """
 
     _unlisted = unlisted(
-        "asked claim earlier_plans_to_text fixed_strategy known_stderr spreads to_parts with_trials"
+        "asked asked_privacy claim earlier_plans_to_text fixed_strategy known_stderr spent_per_cell "
+        "spreads to_parts with_trials"
     )
 
     workload: Workload

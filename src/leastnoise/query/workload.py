@@ -76,7 +76,7 @@ class Workload(NotebookValue):
     """
 
     _unlisted = unlisted(
-        "blocks cells_up_to_sign only operator_at per_query ratio weighted_gram with_weights"
+        "blocks cells_up_to_sign has_targets only operator_at per_query ratio weighted_gram with_weights"
     )
 
     blocks: tuple[QueryBlock, ...]

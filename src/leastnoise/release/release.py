@@ -73,7 +73,10 @@ class Release(NotebookValue):
             records may change, or people come back. None elsewhere.
     """
 
-    _unlisted = unlisted("answers_to columns columns_of held_measurements is_centred ratio_columns to_bytes")
+    _unlisted = unlisted(
+        "answers_to columns columns_of held_measurements is_centred is_in_blocks n_counted "
+        "ratio_columns to_bytes"
+    )
 
     plan: Plan
     measurements: Array | StoredIntegers
@@ -263,6 +266,10 @@ class Release(NotebookValue):
 
     def __bool__(self) -> bool:
         return True
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """What Tab offers after ``release["``."""
+        return list(self)
 
     def ratios(self, *, level: float = 0.95) -> Any:
         """A pandas frame with one row per ratio: query, label, estimate, standard error, both ends, note.

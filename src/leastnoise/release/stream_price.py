@@ -42,7 +42,7 @@ class StreamPrice(NotebookValue):
             them at least b apart; None where the goal's ``records_per_person`` says all.
     """
 
-    _unlisted = unlisted("rules to_parts")
+    _unlisted = unlisted("per_record rules to_parts")
 
     plan: Plan
     revisions: int | str = 0

@@ -20,6 +20,7 @@ from leastnoise.core.errors import InputError, LeastnoiseError, MethodError
 from leastnoise.core.notebook import NotebookValue, html_rows
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, ending_to_text
+from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.planning import (
     Method,
     Plan,
@@ -34,7 +35,7 @@ from leastnoise.query import Objective, Workload
 from leastnoise.release import counts_of, simulated
 from leastnoise.report.charts.picture import Picture
 from leastnoise.report.pure_alternative import without_delta
-from leastnoise.report.redesign import DesignSeries, Turn
+from leastnoise.report.redesign import DesignSeries, Turn, turn_to_line
 
 # Seconds that a method may take where the caller sets no limit.
 TIME_LIMIT = 10.0
@@ -112,7 +113,15 @@ class Contender:
 
 @dataclass(frozen=True)
 class MethodComparison(NotebookValue):
-    """What every method would give for one workload and goal, best first; prints as a table."""
+    """What every method would give for one workload and goal, best first; prints as a table.
+
+    Attributes:
+        contenders: a `Contender` for each method, those that were left out last.
+        lower_bound: what no noise of this kind can go below, the best that any method proved.
+        among: the kind of noise that the bound is about.
+        unit: what is compared.
+        time_limit: the seconds that each method had.
+    """
 
     contenders: tuple[Contender, ...]
     lower_bound: float
@@ -215,7 +224,7 @@ def compare(
     time_limit: float | None = None,
     backend: str = "numpy",
     data: Any = None,
-    progress: Callable[[Turn], None] | None = None,
+    progress: Told[Turn] = None,
 ) -> MethodComparison:
     """What each method would give, and how far each is above the proven bound.
 
@@ -237,6 +246,7 @@ def compare(
             simulated. Never private data: the noise is drawn from a fixed seed, and the errors shown
             are those on this table.
         progress: called with a `Turn` when a method's turn begins and after every step that it tells of.
+            Unless given, a notebook shows a bar where it takes more than a second; ``False`` for none.
 
     Raises:
         InputError: if `methods` names none, or the request is not one that `design` takes.
@@ -254,11 +264,23 @@ def compare(
         for m, own in chosen
         if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
     ]
-    series = DesignSeries(None, progress, len(chosen) + len(others))
+    with progress_shown(progress, "comparing methods", turn_to_line("comparing methods")) as tell:
+        series = DesignSeries(None, tell, len(chosen) + len(others))
+        placed, left_out, best = _tried(chosen, Reasons(request), series, counts, has_goal=has_goal)
+        if aside is not None:
+            placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
+    ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
+    unit = request.objective.unit(workload, has_goal=has_goal)
+    return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
+
+
+def _tried(
+    chosen: Sequence[_Choice], reasons: Reasons, series: DesignSeries, counts: Array | None, *, has_goal: bool
+) -> tuple[list[Contender], list[Contender], float]:
+    """What every method gives, those that were left out, and the best bound that any of them proves."""
     placed: list[Contender] = []
     left_out: list[Contender] = []
-    bounds = [0.0]
-    reasons = Reasons(request)
+    best = 0.0
     for method, own in chosen:
         _, tell = series.begin(method.name)
         try:
@@ -268,13 +290,8 @@ def compare(
             left_out.append(Contender(_named(method, own), None, None, None, 0.0, reason))
         else:
             placed += [contender for contender, _ in found]
-            bounds += [bound for _, bound in found]
-    if aside is not None:
-        placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
-    best = max(bounds)
-    ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
-    unit = request.objective.unit(workload, has_goal=has_goal)
-    return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
+            best = max([best, *(bound for _, bound in found)])
+    return placed, left_out, best
 
 
 # A method, with options of its own where some were given.

@@ -28,6 +28,9 @@ _MAX_LABEL = 34
 # Height of a row of bars, and of one of a cross table.
 _ROW = 21
 
+# Bars where some answers are missing; where none is, the page says how many.
+_MAX_BARS = 40
+
 # Least width of the bars.
 _BARS = 240
 
@@ -35,9 +38,13 @@ _BARS = 240
 _SIDE_BY_SIDE = 1_000
 
 
-def draw_table(canvas: Canvas, table: AnswerTable, notes: Sequence[str] = ()) -> None:
-    """Draw a table the way that suits it, as `view_of` chooses, with its name above and notes below."""
+def draw_table(canvas: Canvas, table: AnswerTable) -> None:
+    """Draw a table the way that suits it, as `view_of` chooses, with its name above."""
     canvas.heading(table.name)
+    if not np.isfinite(table.answers).all():
+        # What is left out or not determined has no place on a line or in a shade.
+        draw_bars(canvas, table, min(len(table.answers), _MAX_BARS))
+        return
     view = view_of(table)
     if isinstance(view, OneCount):
         draw_one_count(canvas, view)
@@ -50,8 +57,6 @@ def draw_table(canvas: Canvas, table: AnswerTable, notes: Sequence[str] = ()) ->
         _draw_picture(canvas, view)
     else:
         _draw_panels(canvas, view)
-    for note in notes:
-        canvas.paragraph(note)
     canvas.y += 10
 
 

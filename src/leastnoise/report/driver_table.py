@@ -178,6 +178,10 @@ class Drivers(NotebookValue):
         known = [repr(printable(driver.name)) for driver in self.drivers]
         raise InputError.unknown("batch", name, known)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """What Tab offers after ``drivers["``."""
+        return [driver.name for driver in self.drivers]
+
     def to_frame(self) -> Any:
         """One line for every batch and change, as a pandas DataFrame."""
         import pandas as pd

@@ -12,10 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from leastnoise.core.errors import InputError, NotYetError
-from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted
 from leastnoise.planning import Plan
-from leastnoise.query import Labels, Query, RatioQuery
+from leastnoise.query import Query, RatioQuery
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.answer_tables import AnswerTable, tables_of
@@ -101,37 +100,21 @@ def _release_notes(release: Release, others: Sequence[str]) -> list[str]:
 
 def _tables(release: Release, query: str | Query, level: float) -> tuple[list[AnswerTable], int]:
     """The tables of one query as they are presented, and how many are left out."""
-    shape, labels, columns = release.columns_of(query, level)
+    _, labels, columns = release.columns_of(query, level)
     workload = release.plan.workload
     is_ratio = isinstance(query, RatioQuery) or (isinstance(query, str) and workload.ratio(query) is not None)
     answers = np.asarray(columns["estimate" if is_ratio else "answer"], dtype=float)
     ends = (columns["lower"], columns["upper"]) if "lower" in columns else None
-    if is_ratio:
-        return [_ratio_table(_title(query), shape, labels, answers, ends, level)], 0
+    if is_ratio or not np.isfinite(answers).all():
+        # Ratios are no product of factors, and what is left out has no place on a line or in a shade.
+        lower, upper = ends or (None, None)
+        return [AnswerTable(_title(query), None, labels, answers, lower, upper, None, level, False)], 0
     one = workload.only(query) if isinstance(query, str) else release.plan.asked(query)
     (block,) = one.blocks
-    if not np.isfinite(answers).all():
-        # Numbers that are left out have no place on a line or in a shade.
-        lower, upper = ends or (None, None)
-        whole = AnswerTable(block.name, None, labels, answers, lower, upper, workload.schema, level, False)
-        return [whole], 0
     is_centred = release.is_centred and (release.presented is None or release.presented.round_to is None)
     return tables_of(
         block, workload.schema, answers, ends, level=level, is_centred=is_centred, is_listed=False
     )
-
-
-def _ratio_table(
-    name: str,
-    shape: Query,
-    labels: Labels,
-    answers: Array,
-    ends: tuple[Array, Array] | None,
-    level: float,
-) -> AnswerTable:
-    """Ratios as one table."""
-    lower, upper = ends or (None, None)
-    return AnswerTable(name, None, labels, answers, lower, upper, None, level, False)
 
 
 # -------------------------------------------------------------------------------- plans
@@ -159,43 +142,48 @@ def plot_plan(plan: Plan) -> Picture:
         for spread, count, cell in zip(spreads, simple.per_count.rms, simple.per_cell.rms, strict=True)
     ][:_MAX_BATCHES]
     targets = [float(block.targets.min()) for block in blocks]
-    largest = max(
-        value
-        for trio, target, spread in zip(trios, targets, spreads, strict=False)
-        for value in (*trio, target, spread.high)
-        if math.isfinite(value)
-    )
     names = [shortened(block.name, _MAX_NAME) for block in blocks]
+    title = "Standard errors of this plan and of plain noise"
     canvas = Canvas()
-    canvas.heading("Standard errors of this plan and of plain noise", large=True)
+    canvas.heading(title, large=True)
     canvas.paragraph(f"All with the same privacy: {plan.privacy}. Shorter is better.")
     canvas.legend(_WAYS, "way")
     left = MARGIN + max(map(text_width, names)) + 10
     wide = max(240.0, canvas.width - left - 90 - MARGIN)
     canvas.widen(left + wide + 90)
-    marks = ticks(0.0, largest, 5)
+    shown = [value for trio in trios for value in trio] + targets + [s.high for s in spreads[:_MAX_BATCHES]]
+    marks = ticks(0.0, max(filter(math.isfinite, shown)), 5)
     unit = wide / marks[-1]
     top = canvas.y + LINE + 4
     for mark in marks:
         x = left + mark * unit
         canvas.path(f"M{x:.1f} {top:.1f}v{_BATCH * len(blocks)}", "axis" if mark == 0 else "grid")
     canvas.scale_texts([(left + mark * unit, f"{mark:,.10g}") for mark in marks], top - 4)
-    for place, (name, trio) in enumerate(zip(names, trios, strict=True)):
+    for place, (name, trio, target) in enumerate(zip(names, trios, targets, strict=True)):
         y = top + 5 + _BATCH * place
         canvas.text(left - 8, y + 1.5 * _BAR + 4, name, "plain", "end")
-        for number, (way, value) in enumerate(zip(_WAYS, trio, strict=True)):
-            said = f"{name}, {way}: {figure(value)}"
-            canvas.box(left, y + _BAR * number, value * unit, _BAR - 1, f"way s{number + 1}", said)
-        high = left + spreads[place].high * unit
-        canvas.path(f"M{left + trio[0] * unit:.1f} {y + 4:.1f}H{high:.1f}m0 -3v6", "error")
-        if math.isfinite(targets[place]):
-            canvas.path(f"M{left + targets[place] * unit:.1f} {y - 3:.1f}v{3 * _BAR + 5}", "target")
+        _draw_errors(canvas, name, (*trio, spreads[place].high, target), left, y, unit)
         canvas.text(left + wide + 10, y + 8, figure(trio[0]), "plain")
         canvas.text(left + wide + 10, y + 2 * _BAR + 6, times(trio[0], min(trio[1:])))
     canvas.y = top + _BATCH * len(blocks) + 4
     for note in _plan_notes(plan, targets, len(blocks), is_bound=simple.per_count.is_bound):
         canvas.paragraph(note)
-    return canvas.to_picture("Standard errors of this plan and of plain noise")
+    return canvas.to_picture(title)
+
+
+def _draw_errors(
+    canvas: Canvas, name: str, values: Sequence[float], left: float, y: float, unit: float
+) -> None:
+    """The bars of one batch: three root mean squares; then a line to the largest, and the target."""
+    *rms, largest, target = values
+    for number, (way, value) in enumerate(zip(_WAYS, rms, strict=True)):
+        # What has no end has no bar.
+        if math.isfinite(value):
+            said = f"{name}, {way}: {figure(value)}"
+            canvas.box(left, y + _BAR * number, value * unit, _BAR - 1, f"way s{number + 1}", said)
+    canvas.path(f"M{left + rms[0] * unit:.1f} {y + 4:.1f}H{left + largest * unit:.1f}m0 -3v6", "error")
+    if math.isfinite(target):
+        canvas.path(f"M{left + target * unit:.1f} {y - 3:.1f}v{3 * _BAR + 5}", "target")
 
 
 def _plan_notes(plan: Plan, targets: Sequence[float], n_drawn: int, *, is_bound: bool) -> list[str]:
@@ -211,5 +199,5 @@ def _plan_notes(plan: Plan, targets: Sequence[float], n_drawn: int, *, is_bound:
         notes.append("Noise on each count may have less than is drawn: only a bound on it is known.")
     n_left = len(plan.workload.blocks) - n_drawn
     if n_left:
-        notes.append(f"{counted(n_left, 'further query')} not drawn.")
+        notes.append(f"{counted(n_left, 'further table')} not drawn.")
     return notes

@@ -16,7 +16,12 @@ from leastnoise.privacy.ledger.table_identity import opens
 
 @dataclass(frozen=True)
 class Verification(NotebookValue):
-    """What `Ledger.verify` has confirmed."""
+    """What `Ledger.verify` has confirmed.
+
+    Attributes:
+        n_entries: how many releases are recorded, `n_stored` of them with their answers.
+        head: the digest over all rows.
+    """
 
     dataset: str
     n_entries: int

@@ -97,8 +97,9 @@ class Attribute(NotebookValue, ABC):
     """
 
     _unlisted = unlisted(
-        "any_steps called cells_label compared has_ends is_text matching null_words numbers own_steps "
-        "position prefix_label span span_label synonym_cells values_label"
+        "any_steps called cells_label compared day_in has_ends is_text matching n_values null_words "
+        "numbers numbers_held offsets own_steps position prefix_label span span_label synonym_cells "
+        "values_label"
     )
 
     outside: str

@@ -85,6 +85,10 @@ class Schema(NotebookValue):
     def __iter__(self) -> Iterator[str]:
         return iter(self._attributes)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """What Tab offers after ``schema["``."""
+        return list(self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and list(self._attributes.items()) == list(other._attributes.items())
 

@@ -35,6 +35,7 @@ class Picture(NotebookValue):
 
     Attributes:
         title: what it is of.
+        width, height: its size in pixels.
         svg: the drawing itself. Where it is opened by itself, values show where the pointer rests.
     """
 
