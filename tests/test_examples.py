@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import re
@@ -104,7 +105,9 @@ def shape(cell: dict[str, Any]) -> list[tuple[str, Any]]:
             continue
         for media_type, lines in output["data"].items():
             text = "".join(lines)
-            if media_type == "image/svg+xml":
+            image = re.search(r'src="data:image/svg\+xml;base64,([\w+/=]+)"', text)
+            if media_type == "image/svg+xml" or image is not None:
+                text = text if image is None else base64.b64decode(image[1]).decode("utf-8")
                 words = re.findall(r"<text[^>]*>([^<]*)</text>", text)
                 found.append((media_type, sorted({without_numbers(word) for word in words})))
             else:
