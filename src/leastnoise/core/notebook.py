@@ -5,6 +5,7 @@ No colours of our own: text and tables take those of the notebook, light or dark
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from html import escape
 from typing import ClassVar
@@ -13,6 +14,9 @@ from leastnoise.core.printable import printable
 
 # Characters of one cell of a table; a label may be a novel.
 _MAX_CELL = 300
+
+# A number, with its unit or mark, or a dash in the place of one.
+_NUMBER = re.compile(r"[-+]?[\d,.]+(e[-+]\d+)?( ?%|[*+])?|–|")
 
 
 class NotebookValue:
@@ -47,7 +51,8 @@ def _cut(text: str) -> str:
 def html_text(text: str) -> str:
     """Lines of text as HTML."""
     lines = (escape(printable(line)) for line in text.splitlines())
-    return f"<pre>{chr(10).join(lines)}</pre>"
+    # Some notebooks set preformatted text in the font of prose, and columns no longer line up.
+    return f'<pre style="font-family:monospace">{chr(10).join(lines)}</pre>'
 
 
 # Rows of a table that stands for a whole value; the note below it says how many more there are.
@@ -60,15 +65,17 @@ def more_rows(n: int, what: str) -> list[str]:
 
 
 def html_rows(heads: Sequence[str], rows: Sequence[Sequence[str]], notes: Sequence[str] = ()) -> str:
-    """Rows of text as an HTML table, the first column to the left and numbers to the right; then notes.
+    """Rows of text as an HTML table, columns of numbers to the right and others to the left; then notes.
 
     Example:
         >>> html_rows(["a"], [["<b>"]])
         '<table><thead><tr><th style="text-align:left">a</th></tr></thead><tbody><tr><td style="text-align:left">&lt;b&gt;</td></tr></tbody></table>'
     """  # noqa: E501
 
+    columns = zip(*rows, strict=True) if rows else ([] for _ in heads)
+    sides = ["right" if all(map(_NUMBER.fullmatch, column)) else "left" for column in columns]
+
     def line(tag: str, cells: Sequence[str]) -> str:
-        sides = ["left", *("right" for _ in cells[1:])]
         made = [
             f'<{tag} style="text-align:{side}">{escape(_cut(cell))}</{tag}>'
             for side, cell in zip(sides, cells, strict=True)
