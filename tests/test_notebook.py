@@ -234,6 +234,7 @@ def documented() -> str:
     return "\n".join(page.read_text(encoding="utf-8") for page in pages)
 
 
+@pytest.mark.thorough
 def test_tab_offers_what_the_documentation_names(kept: dict[str, Any]) -> None:
     text, undocumented = documented(), set[str]()
     for value in [*values().values(), *kept.values()]:

@@ -254,6 +254,8 @@ class Release(NotebookValue):
         Of a mean, share or ratio: estimate, standard error to first order, lower and upper end of its 95%
         interval, and a note where it is not determined.
         """
+        if name not in self:
+            raise QueryError.unknown("query", name, map(repr, self))
         return self._frame(*self.columns_of(name, 0.95))
 
     def __iter__(self) -> Iterator[str]:
