@@ -15,13 +15,12 @@ import numpy as np
 import pytest
 
 from leastnoise.app.cli import design_commands as cli
-from leastnoise.core.errors import DataError, InputError, MethodError, MissingExtraError
+from leastnoise.core.errors import DataError, InputError, MethodError
 from leastnoise.planning import Request, all_methods, design, method_named
 from leastnoise.privacy import GDP, ApproxDP, PureDP
 from leastnoise.query import (
     AllRanges,
     Linear,
-    Marginal,
     MaxVariance,
     Prefix,
     Schema,
@@ -31,7 +30,7 @@ from leastnoise.query import (
 )
 from leastnoise.report import Turn, compare, comparison, methods
 from leastnoise.report.comparison import N_RUNS, TIME_LIMIT, Contender, MethodComparison
-from support import extra, refuses
+from support import refuses
 from tolerances import ROUNDING, SOLVER
 
 AGES = Schema(age=range(10))
@@ -284,38 +283,6 @@ def test_public_data_may_be_a_table(tmp_path: Path) -> None:
     assert by_name(from_file)["dawa"].achieved == by_name(from_counts)["dawa"].achieved
     with refuses(DataError, "counts", list):
         compare(PREFIX, GDP(1), methods=["dense"], data=[1, 2])
-
-
-# A chart -------------------------------------------------------------------------------------
-
-
-def test_the_chart_shows_every_method_and_the_bound() -> None:
-    extra("altair")
-    table = compare(PREFIX, PureDP(1), methods=["identity", "wavelet", "dense", "dawa"], data=COUNTS)
-    chart = table.plot().to_dict()
-    points, bound = chart["layer"]
-    shown = {value["method"]: value["total variance"] for value in points["data"]["values"]}
-    assert shown == {c.method: c.achieved for c in table.contenders if c.achieved is not None}
-    assert {value["kind"] for value in points["data"]["values"]} == {"simulated", "not optimal"}
-    assert bound["data"]["values"] == [{"bound": table.lower_bound}]
-    assert points["encoding"]["x"]["scale"] == {"type": "log"}
-    nothing = compare(Workload.from_matrix(np.zeros((1, 2))), GDP(1), methods=["identity"]).plot().to_dict()
-    assert nothing["layer"][0]["encoding"]["x"]["scale"] == {"type": "linear"}
-
-
-@pytest.mark.thorough
-def test_the_chart_is_a_picture(tmp_path: Path) -> None:
-    extra("altair")
-    extra("vl_convert")
-    compare(assemble([Marginal("age")], AGES), GDP(1), methods=QUICK).plot().save(tmp_path / "chart.svg")
-    picture = (tmp_path / "chart.svg").read_text(encoding="utf-8")
-    assert picture.startswith("<svg") and "hierarchical" in picture
-
-
-def test_without_altair_the_line_to_type_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "altair", None)
-    with refuses(MissingExtraError, "altair", None, "pip install 'leastnoise"):
-        compare(PREFIX, GDP(1), methods=["identity"]).plot()
 
 
 def test_mwem_as_printed_stands_beside_mwem_as_recommended() -> None:

@@ -34,7 +34,6 @@ from leastnoise.planning import Request, all_methods, plan_by
 from leastnoise.planning import method_list as strategies
 from leastnoise.privacy import NEIGHBOURS
 from leastnoise.query import QUERY_KINDS, query_from_dict
-from leastnoise.report import to_svg
 from support import extra
 
 PACKAGE = Path(leastnoise.__file__).parent
@@ -64,10 +63,13 @@ def room_of(path: Path, package: Path) -> str:
 # one that imports optional packages, which are others' (tests/test_extras.py).
 BY_NAME = ("planning/method_list.py", "app/cli/demo_commands.py", "core/extras.py")
 
+# Values whose `plot()` and `_repr_html_` call the room of reports by name, when asked.
+SHOWN = ("planning/plan.py", "release/release.py")
+
 
 def imported_rooms(path: Path, package: Path) -> Iterator[str]:
     """Every room that a file imports anywhere in it; "" where the package as a whole is imported."""
-    by_name = {package / name for name in BY_NAME}
+    by_name = {package / name for name in (*BY_NAME, *SHOWN)}
     parents = [package.name, *path.relative_to(package).parts[:-1]]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names: list[str] = []
@@ -662,12 +664,10 @@ def test_the_recipe_for_a_neighbouring_relation_works(monkeypatch: pytest.Monkey
 
 
 def test_the_recipe_for_a_chart_works() -> None:
-    for module in ("altair", "vl_convert"):
-        extra(module)
-    names = run_in("leastnoise.report.charts.altair_charts", "Add a chart")
+    names = run_in("leastnoise.report.charts.accuracy_charts", "Add a chart")
     queries = [leastnoise.Marginal("a"), leastnoise.Total()]
     workload = leastnoise.assemble(queries, leastnoise.Schema(a=range(3)))
-    picture = to_svg(names["stderr_chart"](leastnoise.design(workload, leastnoise.GDP(1))))
+    picture = names["largest_errors"](leastnoise.design(workload, leastnoise.GDP(1))).svg
     assert picture.startswith("<svg") and "total" in picture
 
 

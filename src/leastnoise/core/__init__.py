@@ -16,6 +16,7 @@ random_bits         the one source of secret random bits
 deadline            the deadline of a search, and its progress callback
 notebook            how values show themselves in a notebook
 progress            where a long computation stands, and how it ended
+progress_bar        a bar in notebooks while something takes long
 steps               what was done and when, for logs
 interruption        Ctrl-C, held back where it would waste what was paid for
 resources           memory, time and threads of linear algebra, before the first step

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -41,6 +42,16 @@ def ending_to_text(ended: Ended | None) -> str:
         'The search ended at its time limit; with more time it may do better.'
     """
     return _PREDICATES[ended]
+
+
+def gap_to_text(gap: float | None) -> str:
+    """What a line about a search adds on its gap: nothing where a method knows it only at its end.
+
+    Example:
+        >>> gap_to_text(0.0123), gap_to_text(math.inf)
+        (', gap to the optimum 1.2e-02', '')
+    """
+    return "" if gap is None or not math.isfinite(gap) else f", gap to the optimum {gap:.1e}"
 
 
 @dataclass(frozen=True)

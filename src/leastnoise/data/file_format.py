@@ -7,6 +7,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from leastnoise.core.errors import DataError
+from leastnoise.core.notebook import NotebookValue
 
 # Encodings that can be declared, and Python's name for each; "" lets a byte order mark decide, else UTF-8.
 ENCODINGS = {
@@ -23,7 +24,7 @@ _NOT_SEPARATORS = '\n\r"\0'
 
 
 @dataclass(frozen=True)
-class FileFormat:
+class FileFormat(NotebookValue):
     """How CSV files and spreadsheets are read, where it is not the usual.
 
     Args:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import DataError, TooLargeError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data import duckdb_scan, ibis_scan
@@ -59,6 +59,8 @@ class Data(NotebookValue):
         is_held: whether the records are in memory and stay as they are for as long as this handle exists.
         format: how its files are written, where it is read from files.
     """
+
+    _unlisted = unlisted("tables_and_rest")
 
     schema: Schema
     kind: str

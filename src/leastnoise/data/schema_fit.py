@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from leastnoise.core.errors import DataError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.data.connections import withheld
 from leastnoise.data.csv_blocks import DroppedRecords
 from leastnoise.data.duckdb_scan import opened, with_cells, with_index
@@ -69,7 +70,7 @@ class PersonFit:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SchemaFit:
+class SchemaFit(NotebookValue):
     """How far a table keeps to its schema.
 
     Attributes:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from leastnoise.core.progress import Progress
+from leastnoise.core.progress import Progress, gap_to_text
+from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.core.steps import log_step
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.joint import JOINT
@@ -38,7 +39,7 @@ def design(
     tol: float = 1e-6,
     time_limit: float | None = None,
     backend: str = "numpy",
-    progress: Callable[[Progress], None] | None = None,
+    progress: Told[Progress] = None,
 ) -> Plan:
     """The plan with the least noise for a workload and a privacy goal. Never sees data.
 
@@ -68,7 +69,8 @@ def design(
             their steps, so that a busy machine gives the same plan later; under pure privacy "auto" takes
             some seconds up to 256 cells and about a minute for 2,000.
         backend: "numpy", "torch" or "cuda".
-        progress: called with a `Progress` after every step.
+        progress: called with a `Progress` after every step. Unless given, a notebook shows a bar where it
+            takes more than a second; ``False`` for none.
 
     The same request gives the same plan again, digest included, on the same machine, with the same versions
     of the libraries and one thread for linear algebra, unless a time limit ended the search: `Plan.ended`
@@ -80,14 +82,20 @@ def design(
         PrivacyError: if plans of ``after`` do not add up with this one, or exceed the goal already.
         DesignError: if a query counts cells in which they leave nothing, naming some of them.
     """
-    request = checked_request(
-        workload, privacy, objective, options, after, over, tol, time_limit, backend, progress
-    )
-    has_goal = isinstance(privacy, Goal) or request.spare is not None
-    log_step("design started", method=method)
-    plan = _best(request, has_goal) if method == "auto" else plan_by(method_named(method), request, has_goal)
-    log_step("design ended", method=plan.method, ended=plan.ended)
-    return plan
+    with progress_shown(progress, "designing", _step_to_line) as tell:
+        request = checked_request(
+            workload, privacy, objective, options, after, over, tol, time_limit, backend, tell
+        )
+        has_goal = isinstance(privacy, Goal) or request.spare is not None
+        log_step("design started", method=method)
+        chosen = None if method == "auto" else method_named(method)
+        plan = _best(request, has_goal) if chosen is None else plan_by(chosen, request, has_goal)
+        log_step("design ended", method=plan.method, ended=plan.ended)
+        return plan
+
+
+def _step_to_line(progress: Progress) -> tuple[str, None]:
+    return f"designing: step {progress.step:,}{gap_to_text(progress.gap)}", None
 
 
 def _best(request: Request, has_goal: bool) -> Plan:

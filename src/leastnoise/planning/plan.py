@@ -16,10 +16,11 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -30,7 +31,7 @@ from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.directed import float_above, float_below, root_above
 from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures, printable
 from leastnoise.core.progress import Ended
@@ -103,6 +104,11 @@ class Plan(NotebookValue):
         tried: the methods that were tried for it or left out, in order, with what each achieved; empty where
             there was only one.
     """
+
+    _unlisted = unlisted(
+        "asked asked_privacy claim earlier_plans_to_text fixed_strategy known_stderr spent_per_cell "
+        "spreads to_parts with_trials"
+    )
 
     workload: Workload
     privacy: Goal
@@ -408,9 +414,30 @@ class Plan(NotebookValue):
             return None
         return cell_costs(self.strategy)
 
+    def plot(self) -> Any:
+        """A picture of the standard errors of every query beside those of plain noise, and of the targets.
+
+        Plain noise of the same privacy: on each count as it is asked, and on each cell, added up. What lies
+        between is what it is worth to plan the batch together. A notebook shows it by itself, and
+        ``.save("plan.svg")`` writes it to a file.
+
+        Raises:
+            MethodError: where the plan depends on the data, so that its errors are not known.
+        """
+        # By name, when asked: the room of reports comes after this one.
+        return import_module("leastnoise.report.plots").plot_plan(self)
+
     def save(self, path: str | Path) -> Path:
         """Write the plan to one file, which `load_plan` reads back; returns the path."""
         return container.write(path, "plan", *self.to_parts())
+
+    def __iter__(self) -> Iterator[str]:
+        """The names of the queries, ratios last, as a release of the plan has them."""
+        return iter(self.workload)
+
+    def __len__(self) -> int:
+        """How many names there are."""
+        return len(self.workload)
 
     def __reduce__(self) -> NoReturn:
         # A pickle runs whatever its maker wrote; plans travel as files that are checked when loaded.

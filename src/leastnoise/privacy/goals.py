@@ -22,6 +22,7 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 from leastnoise.core.errors import PrivacyError
+from leastnoise.core.notebook import NotebookValue, html_text, unlisted
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.gaussian_curve import (
     Number,
@@ -37,7 +38,7 @@ _CALIBRATIONS = ("exact", "classic")
 
 
 @dataclass(frozen=True, repr=False)
-class Goal(ABC):
+class Goal(NotebookValue, ABC):
     """A privacy promise: how much, and for whom.
 
     Args:
@@ -46,6 +47,8 @@ class Goal(ABC):
         records_per_person: the most records one person can have, k; the promise
             holds for all of them together, so one record may spend μ²/k² or ε/k.
     """
+
+    _unlisted = unlisted("budget budget_per_person column_budget noise relation short")
 
     neighbours: str = field(default="add-remove", kw_only=True)
     records_per_person: int = field(default=1, kw_only=True)
@@ -147,6 +150,9 @@ class Goal(ABC):
 
     def __str__(self) -> str:
         return self.short()
+
+    def _repr_html_(self) -> str:
+        return html_text(self.statement())
 
     def __repr__(self) -> str:
         shown = [

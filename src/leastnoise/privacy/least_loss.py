@@ -9,6 +9,7 @@ from typing import Any
 
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import PrivacyError
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.privacy.gaussian_curve import Number, epsilon_of, exact_number
 from leastnoise.privacy.goals import GDP, ApproxDP, Goal
 
@@ -17,7 +18,7 @@ _DIGITS = 6
 
 
 @dataclass(frozen=True, kw_only=True)
-class LeastLoss:
+class LeastLoss(NotebookValue):
     """In place of a goal where queries have targets: `design` finds the least loss that meets them all.
 
     Without ``delta`` the plan states its μ, which is an ε for every δ. With ``delta`` the plan's goal is
@@ -33,6 +34,8 @@ class LeastLoss:
         >>> LeastLoss(delta=1e-6, records_per_person=3)
         LeastLoss(delta=1e-06, neighbours='add-remove', records_per_person=3)
     """
+
+    _unlisted = unlisted("goal_at goal_for unit_goal")
 
     delta: Number | None = None
     neighbours: str = "add-remove"

@@ -68,9 +68,10 @@ from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
 from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.over_time import Changes, Windows
-from leastnoise.query.queries.query import COMMON, Factor, Labels, Query, Term, term_labels, term_operator
+from leastnoise.query.queries.query import COMMON, Factor, Query, QueryList, Term, term_labels, term_operator
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 from leastnoise.query.queries.ratios import Ratio, RatioParts, RatioQuery, Share, counterpart
+from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import in_counts
 from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema.attribute import (
@@ -170,6 +171,7 @@ __all__ = [
     "Products",
     "Query",
     "QueryBlock",
+    "QueryList",
     "Ranges",
     "Ratio",
     "RatioParts",

@@ -28,6 +28,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from leastnoise.core.errors import InputError
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import Array
 from leastnoise.query.workload import Workload, check_spread
 
@@ -44,8 +45,10 @@ _MAX_TARGET = 1e100
 _CHUNK_ENTRIES = 2**22
 
 
-class Objective(ABC):
+class Objective(NotebookValue, ABC):
     """What a plan is chosen for: its kind, and a weight and a cap for every query."""
+
+    _unlisted = unlisted("batch_caps batch_weights caps kind name unit value weights")
 
     @property
     @abstractmethod

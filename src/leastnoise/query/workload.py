@@ -11,7 +11,7 @@ import bisect
 import hashlib
 import json
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
@@ -22,7 +22,7 @@ import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, SharedEnds, WorkloadError
 from leastnoise.core.merged_cells import Cells, can_compare, merged_cells
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import MAX_ROWS, NotebookValue, html_rows, more_rows, unlisted
 from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.core.printable import in_figures
 from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
@@ -74,6 +74,10 @@ class Workload(NotebookValue):
         schema: the table's declaration; None where only a matrix was given.
         ratios: the means, shares and ratios that are made from some of the rows.
     """
+
+    _unlisted = unlisted(
+        "blocks cells_up_to_sign has_targets only operator_at per_query ratio weighted_gram with_weights"
+    )
 
     blocks: tuple[QueryBlock, ...]
     schema: Schema | None
@@ -295,6 +299,36 @@ class Workload(NotebookValue):
         check_spread(weight)
         return cls((_matrix_block(query, weight, target),), None)
 
+    def __iter__(self) -> Iterator[str]:
+        """The names of the queries, ratios last: what a release of it has answers to."""
+        return iter([*self.names, *(ratio.name for ratio in self.ratios)])
+
+    def __len__(self) -> int:
+        """How many names there are; ``shape`` has the number of counts."""
+        return len(self.blocks) + len(self.ratios)
+
+    def _repr_html_(self) -> str:
+        m, n = self.shape
+        rows = [
+            [
+                block.name,
+                block.query.kind,
+                in_figures(block.n_rows),
+                "/".join(dict.fromkeys(f"{w:,.4g}" for w in (block.weights.min(), block.weights.max()))),
+                block.query.target_to_text() or "–",
+            ]
+            for block in self.blocks[:MAX_ROWS]
+        ]
+        ratios = [
+            [ratio.name, ratio.query.kind, in_figures(len(ratio.labels)), "", ""] for ratio in self.ratios
+        ]
+        notes = [
+            *more_rows(len(self.blocks), "queries"),
+            f"{in_figures(m)} counts over {in_figures(n)} cells",
+        ]
+        heads = ["query", "kind", "counts", "weight", "target"]
+        return html_rows(heads, [*rows, *ratios[:MAX_ROWS]], notes)
+
     def __repr__(self) -> str:
         m, n = self.shape
         what = ", ".join(self.names[:4]) + (", …" if len(self.names) > 4 else "")
@@ -315,7 +349,7 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     """
     if isinstance(queries, Query):
         queries = [queries]
-    if not isinstance(queries, Iterable):
+    if isinstance(queries, Workload) or not isinstance(queries, Iterable):
         raise WorkloadError.must("queries", "be queries such as Total()", given=type(queries))
     given = list(queries)
     if not given:

@@ -19,6 +19,7 @@ from leastnoise.core import container
 from leastnoise.core.errors import DataError, InputError, UnrecordedSpending
 from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
+from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.core.steps import log_step
@@ -53,7 +54,7 @@ def measure(
     not_counted: bool | Sequence[str] | None = None,
     most_not_counted: float = USUAL_SHARE,
     into: str | Path | None = None,
-    progress: Callable[[BlockProgress], object] | None = None,
+    progress: Told[BlockProgress] = None,
 ) -> Release:
     """The noisy answers of a plan on a table: the one step that spends privacy.
 
@@ -84,7 +85,8 @@ def measure(
             read from there when they are asked for. One that was interrupted goes on under the same
             ``release_id``, from the same version of the table. `leastnoise.release.block_measuring` says why
             that is private. Needs ``ledger``.
-        progress: with ``into``, called before every block with how many are drawn.
+        progress: with ``into``, called before every block with how many are drawn. Unless given, a notebook
+            shows a bar where counting and drawing take more than a second; ``False`` for none.
 
     Guarantee:
         For tables that differ in one record (up to `records_per_person` records of
@@ -112,7 +114,8 @@ def measure(
         plan.strategy.require_measurable()
     row = row_for(plan, source, not_counted, most_not_counted, same_table_as=same_table_as)
     if ledger is not None:
-        return _measured_with(ledger, plan, source, row, release_id, same_table_as, table, into, progress)
+        with progress_shown(progress, "measuring", _block_to_line) as tell:
+            return _measured_with(ledger, plan, source, row, release_id, same_table_as, table, into, tell)
     if into is not None:
         raise InputError(
             "the digests of blocks are kept in a ledger; ",
@@ -120,14 +123,24 @@ def measure(
             field="ledger",
         )
     _check_needs_no_ledger(plan, release_id, same_table_as, table)
-    read = _read_with_rest(plan, source, row)
-    spends = plan.privacy.short(by_person=is_truncated(source))
-    warnings.warn(
-        f"no ledger records this release: it spends {spends}, and so does every repetition",
-        UnrecordedSpending,
-        stacklevel=2,
-    )
-    return _released(plan, read, row, SystemBits(), is_truncated=is_truncated(source))
+    with progress_shown(progress, "measuring", _block_to_line):
+        read = _read_with_rest(plan, source, row)
+        spends = plan.privacy.short(by_person=is_truncated(source))
+        warnings.warn(
+            f"no ledger records this release: it spends {spends}, and so does every repetition",
+            UnrecordedSpending,
+            stacklevel=2,
+        )
+        return _released(plan, read, row, SystemBits(), is_truncated=is_truncated(source))
+
+
+# What the steps of a release in blocks are called.
+_STEPS = {"counting": "counting the table", "comparing": "comparing blocks", "drawing": "drawing noise"}
+
+
+def _block_to_line(progress: BlockProgress) -> tuple[str, float]:
+    said = f"{_STEPS.get(progress.step, progress.step)}: {progress.done:,} of {progress.of:,} blocks done"
+    return said, progress.done / max(progress.of, 1)
 
 
 def _check_needs_no_ledger(

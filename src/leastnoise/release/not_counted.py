@@ -43,6 +43,7 @@ import numpy as np
 
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import InputError, PlanFileError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.data import is_count_vector
 from leastnoise.planning import Plan, period_labels
@@ -186,7 +187,7 @@ def within_cost(
 
 
 @dataclass(frozen=True)
-class NoisyNumber:
+class NoisyNumber(NotebookValue):
     """One noisy number of records.
 
     Attributes:
@@ -228,7 +229,7 @@ class NoisyNumber:
 
 
 @dataclass(frozen=True)
-class NotCounted:
+class NotCounted(NotebookValue):
     """How many records no declared cell took, with noise, and of them those that single attributes left out.
 
     Attributes:

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,9 @@ import numpy as np
 
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
+from leastnoise.core.errors import QueryError
 from leastnoise.core.extras import require
-from leastnoise.core.notebook import NotebookValue, html_table, html_text
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
@@ -33,10 +35,6 @@ from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_
 from leastnoise.release.stream_price import StreamPrice
 from leastnoise.release.to_mbi import ForMbi, to_mbi
 from leastnoise.strategy import StoredIntegers, Structured
-
-# Answers of a release that a notebook shows, and those of one that it shows any of.
-_N_SHOWN = 10
-_MAX_SHOWN = 100_000
 
 
 @dataclass(frozen=True)
@@ -75,6 +73,11 @@ class Release(NotebookValue):
         price: what the stream was charged of which this is a period, where that is more than its plan spends:
             records may change, or people come back. None elsewhere.
     """
+
+    _unlisted = unlisted(
+        "answers_to columns columns_of held_measurements is_centred is_in_blocks n_counted "
+        "ratio_columns to_bytes"
+    )
 
     plan: Plan
     measurements: Array | StoredIntegers
@@ -244,9 +247,7 @@ class Release(NotebookValue):
         Raises:
             QueryError: if the plan did not measure enough to answer it.
         """
-        if isinstance(query, RatioQuery):
-            return self._ratio_table(further_source(self.plan, query), level)
-        return self._table(self.plan.asked(query), level)
+        return self._frame(*self.columns_of(query, level))
 
     def __getitem__(self, name: str) -> Any:
         """A pandas frame with the answers of one named query, indexed as the query is shaped.
@@ -254,22 +255,24 @@ class Release(NotebookValue):
         Of a mean, share or ratio: estimate, standard error to first order, lower and upper end of its 95%
         interval, and a note where it is not determined.
         """
-        ratio = self.plan.workload.ratio(name)
-        if ratio is not None:
-            return self._ratio_table(source_of(self.plan, ratio), 0.95)
-        return self._table(self.plan.workload.only(name), 0.95)
+        if name not in self:
+            raise QueryError.unknown("query", name, map(repr, self))
+        return self._frame(*self.columns_of(name, 0.95))
 
     def __iter__(self) -> Iterator[str]:
         """The names of the queries, ratios last: what ``release[name]`` takes."""
-        workload = self.plan.workload
-        return iter([*workload.names, *(ratio.name for ratio in workload.ratios)])
+        return iter(self.plan.workload)
 
     def __len__(self) -> int:
         """How many names there are."""
-        return len(self.plan.workload.blocks) + len(self.plan.workload.ratios)
+        return len(self.plan.workload)
 
     def __bool__(self) -> bool:
         return True
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """What Tab offers after ``release["``."""
+        return list(self)
 
     def ratios(self, *, level: float = 0.95) -> Any:
         """A pandas frame with one row per ratio: query, label, estimate, standard error, both ends, note.
@@ -303,15 +306,37 @@ class Release(NotebookValue):
     def _ratio_columns(self, source: RatioSource, level: float) -> dict[str, Any]:
         return ratio_columns(self.plan, source, self.answers_to, self.unadjusted.answers_to, level)
 
-    def _ratio_table(self, source: RatioSource, level: float) -> Any:
-        columns = self._ratio_columns(source, level)
-        if self.presented is not None:
-            columns = self.presented.presented(columns, is_rounded=False)
-        return self._frame(source.parts.shown_as, source.labels, columns)
+    def columns_of(self, query: str | Query, level: float) -> tuple[Query, Labels, dict[str, Any]]:
+        """How one query is shaped, what its rows are called, and its columns as they are presented.
 
-    def _table(self, workload: Workload, level: float) -> Any:
-        """A pandas frame with the answers of a workload of one query, indexed as the query is shaped."""
+        Args:
+            query: the name of one of the workload's, or any other in the plan's row space.
+
+        Raises:
+            QueryError: if the plan did not measure enough to answer it.
+        """
+        plan, source = self.plan, None
+        if isinstance(query, RatioQuery):
+            source = further_source(plan, query)
+        elif isinstance(query, str):
+            if query not in plan.workload:
+                raise QueryError.unknown("query", query, map(repr, plan.workload))
+            ratio = plan.workload.ratio(query)
+            source = None if ratio is None else source_of(plan, ratio)
+        if source is not None:
+            columns = self._ratio_columns(source, level)
+            if self.presented is not None:
+                columns = self.presented.presented(columns, is_rounded=False)
+            return source.parts.shown_as, source.labels, columns
+        workload = plan.workload.only(query) if isinstance(query, str) else plan.asked(query)
         (block,) = workload.blocks
+        columns = self._count_columns(workload, level)
+        if self.presented is not None:
+            columns = self.presented.presented(columns, is_rounded=True)
+        return block.query, block.labels, columns
+
+    def _count_columns(self, workload: Workload, level: float) -> dict[str, Any]:
+        """Answers to a workload, with errors and intervals where they are known."""
         columns: dict[str, Any] = {"answer": self.answers_to(workload)}
         if self.plan.strategy is not None:
             stderr = np.sqrt(self.plan.strategy.variances_of(workload))
@@ -321,9 +346,7 @@ class Release(NotebookValue):
             if self.adjusted is not None:
                 columns["unadjusted"] = unadjusted
             columns |= {"stderr": stderr, "lower": lower, "upper": upper}
-        if self.presented is not None:
-            columns = self.presented.presented(columns, is_rounded=True)
-        return self._frame(block.query, block.labels, columns)
+        return columns
 
     def _frame(self, query: Query, labels: Labels, columns: dict[str, Any]) -> Any:
         return self._marked(shaped_frame(query, labels, self.plan.workload.schema, columns))
@@ -412,6 +435,24 @@ class Release(NotebookValue):
         own, unadjusted = self.answers_to, self.unadjusted.answers_to
         return quantile_table(self.plan, own, unadjusted, attribute, levels, level, by)
 
+    def plot(self, query: str | Query | None = None, *, level: float = 0.95) -> Any:
+        """A picture of the answers with their intervals: bars, a line within its band, or a shaded table.
+
+        A notebook shows it by itself, ``.save("ages.svg")`` writes it to a file, and no extra is needed. As
+        the report page chooses it: bars for a few counts, a line for an ordered attribute, shades for two
+        attributes, small multiples for more.
+
+        Args:
+            query: the name of one query, as ``release[name]`` takes it, or any query that ``answer`` takes;
+                all of the release, up to 8 of them, unless given.
+            level: the probability with which each interval holds the true count.
+
+        Raises:
+            QueryError: if there is no query of that name, or the plan does not answer it.
+        """
+        # By name, when asked: the room of reports comes after this one.
+        return import_module("leastnoise.report.plots").plot_release(self, query, level)
+
     def save(self, path: str | Path) -> Path:
         """Write plan and measurements to one file, which `load_release` reads back."""
         return container.write(path, "release", *self._to_parts())
@@ -447,10 +488,7 @@ class Release(NotebookValue):
         return to_mbi(self)
 
     def _repr_html_(self) -> str:
-        m, _ = self.plan.workload.shape
-        if self.is_in_blocks or m > _MAX_SHOWN:
-            return html_text(repr(self))
-        return html_text(repr(self)) + html_table(self.to_frame().head(_N_SHOWN))
+        return str(import_module("leastnoise.report.release_html").release_html(self))
 
     def __repr__(self) -> str:
         m, n = self.plan.workload.shape

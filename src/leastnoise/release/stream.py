@@ -211,6 +211,7 @@ class Stream(NotebookValue):
         ledger: where it was paid for, and where everything published is stored.
         stream_id: what it is known by there.
         plan: that of all periods.
+        last_published: the last period that was published; an error before the first.
     """
 
     ledger: Ledger

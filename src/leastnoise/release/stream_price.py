@@ -14,6 +14,7 @@ from typing import Any
 
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import InputError, NotYetError, PlanFileError
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.planning import Plan, period_labels
 from leastnoise.privacy import Charge
 from leastnoise.strategy import (
@@ -30,7 +31,7 @@ ANY = "any"
 
 
 @dataclass(frozen=True)
-class StreamPrice:
+class StreamPrice(NotebookValue):
     """What all periods of a plan cost together, exactly, given what may happen to a person's records.
 
     Attributes:
@@ -40,6 +41,8 @@ class StreamPrice:
         returns: (k, b) where a person has at most one record in a period, in at most k periods, any two of
             them at least b apart; None where the goal's ``records_per_person`` says all.
     """
+
+    _unlisted = unlisted("per_record rules to_parts")
 
     plan: Plan
     revisions: int | str = 0

@@ -14,7 +14,10 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     rendering.py         templates filled in, escaped by construction
     own_pages.py         its style and its escaping, for pages of other rooms
     templates/           what the page says
-    charts/              every chart: pictures of the page, Altair charts, charts as files
+    charts/              every chart: pictures of the page, pictures by themselves, Altair charts
+    plots.py             `plot()` of a release and of a plan
+    drawn_tables.py      tables of answers, drawn
+    release_html.py      what a notebook shows of a release
     tables.py            tables for the terminal
     baseline_noise.py    what noise on every count, or on every cell, would have cost
     publication.py       what a publisher says: title, source, period, unit, contact, licence, date
@@ -38,7 +41,7 @@ from leastnoise.report.answer_files import check_answer_folder, write_answer_fil
 from leastnoise.report.answers import answers_writer, write_answers, write_quantile_table, write_quantiles
 from leastnoise.report.auditing import audit
 from leastnoise.report.baseline_noise import baselines, baselines_of
-from leastnoise.report.charts import Drawing, rows_chart, to_page, to_svg
+from leastnoise.report.charts import Drawing, Picture, rows_chart, to_page, to_svg
 from leastnoise.report.comparison import compare, methods
 from leastnoise.report.cost_drivers import drivers
 from leastnoise.report.dossier import Dossier, write_dossier
@@ -61,6 +64,7 @@ __all__ = [
     "Dossier",
     "Drawing",
     "Drivers",
+    "Picture",
     "PlansSideBySide",
     "Publication",
     "Report",

@@ -31,6 +31,7 @@ import numpy as np
 from leastnoise import release
 from leastnoise.bounds import Certificate, certify
 from leastnoise.core.errors import DesignError, InputError, MethodError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted
 from leastnoise.core.random_bits import SystemBits
@@ -54,7 +55,7 @@ _PIECE = 2**17
 
 
 @dataclass(frozen=True)
-class AuditReport:
+class AuditReport(NotebookValue):
     """What an audit has found.
 
     Attributes:

@@ -17,8 +17,10 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import InputError, LeastnoiseError, MethodError
+from leastnoise.core.notebook import NotebookValue, html_rows
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, ending_to_text
+from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.planning import (
     Method,
     Plan,
@@ -31,8 +33,9 @@ from leastnoise.planning import (
 from leastnoise.privacy import ApproxDP, Goal, LeastLoss
 from leastnoise.query import Objective, Workload
 from leastnoise.release import counts_of, simulated
+from leastnoise.report.charts.picture import Picture
 from leastnoise.report.pure_alternative import without_delta
-from leastnoise.report.redesign import DesignSeries, Turn
+from leastnoise.report.redesign import DesignSeries, Turn, turn_to_line
 
 # Seconds that a method may take where the caller sets no limit.
 TIME_LIMIT = 10.0
@@ -49,7 +52,7 @@ _NO_DELTA = ", no delta"
 
 
 @dataclass(frozen=True)
-class MethodTable:
+class MethodTable(NotebookValue):
     """Every method, what it is for and its options; prints as a table."""
 
     methods: tuple[Method, ...]
@@ -109,8 +112,16 @@ class Contender:
 
 
 @dataclass(frozen=True)
-class MethodComparison:
-    """What every method would give for one workload and goal, best first; prints as a table."""
+class MethodComparison(NotebookValue):
+    """What every method would give for one workload and goal, best first; prints as a table.
+
+    Attributes:
+        contenders: a `Contender` for each method, those that were left out last.
+        lower_bound: what no noise of this kind can go below, the best that any method proved.
+        among: the kind of noise that the bound is about.
+        unit: what is compared.
+        time_limit: the seconds that each method had.
+    """
 
     contenders: tuple[Contender, ...]
     lower_bound: float
@@ -124,15 +135,29 @@ class MethodComparison:
 
         return pd.DataFrame([asdict(contender) for contender in self.contenders])
 
-    def plot(self) -> Any:
-        """The table as an Altair chart: a point for every method, a line for the bound.
+    def plot(self) -> Picture:
+        """The table as a picture: a dot for every method, a line for the bound."""
+        from leastnoise.report.charts.accuracy_charts import comparison_picture
 
-        Raises:
-            MissingExtraError: if Altair is not installed.
-        """
-        from leastnoise.report.charts.altair_charts import comparison_chart
+        return comparison_picture(self)
 
-        return comparison_chart(self)
+    def _repr_html_(self) -> str:
+        has_targets = any(c.factor is not None for c in self.contenders)
+        heads = ["method", self.unit, "above the bound", "rms std. error", *["of its target"] * has_targets]
+        placed = [c for c in self.contenders if c.achieved is not None]
+        rows = [
+            [
+                c.method,
+                f"{c.achieved:,.6g}",
+                _above(c),
+                f"{c.rms_stderr:,.4g}",
+                *(["–" if c.factor is None else f"{c.factor:.4g}"] if has_targets else []),
+                f"{c.seconds:.2f}{_MARKS.get(c.ended, '')}",
+            ]
+            for c in placed
+        ]
+        left = [f"{c.method} left out: {c.reason}" for c in self.contenders if c.achieved is None]
+        return html_rows([*heads, "seconds"], rows, [*left, *self._footnotes()])
 
     def __str__(self) -> str:
         width = max(len(contender.method) for contender in self.contenders)
@@ -199,7 +224,7 @@ def compare(
     time_limit: float | None = None,
     backend: str = "numpy",
     data: Any = None,
-    progress: Callable[[Turn], None] | None = None,
+    progress: Told[Turn] = None,
 ) -> MethodComparison:
     """What each method would give, and how far each is above the proven bound.
 
@@ -221,6 +246,7 @@ def compare(
             simulated. Never private data: the noise is drawn from a fixed seed, and the errors shown
             are those on this table.
         progress: called with a `Turn` when a method's turn begins and after every step that it tells of.
+            Unless given, a notebook shows a bar where it takes more than a second; ``False`` for none.
 
     Raises:
         InputError: if `methods` names none, or the request is not one that `design` takes.
@@ -238,10 +264,11 @@ def compare(
         for m, own in chosen
         if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
     ]
-    series = DesignSeries(None, progress, len(chosen) + len(others))
-    placed, left_out, best = _tried(chosen, Reasons(request), series, counts, has_goal=has_goal)
-    if aside is not None:
-        placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
+    with progress_shown(progress, "comparing methods", turn_to_line("comparing methods")) as tell:
+        series = DesignSeries(None, tell, len(chosen) + len(others))
+        placed, left_out, best = _tried(chosen, Reasons(request), series, counts, has_goal=has_goal)
+        if aside is not None:
+            placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
     ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
     unit = request.objective.unit(workload, has_goal=has_goal)
     return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)

@@ -21,7 +21,7 @@ optimum, it is designed again unchanged as well, so that a better search is not 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -31,6 +31,7 @@ from leastnoise.core.errors import InputError, PrivacyError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted
 from leastnoise.core.progress import ending_to_text
+from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP
@@ -52,7 +53,7 @@ from leastnoise.report.pressure import (
     largest_shares,
     pressure_of,
 )
-from leastnoise.report.redesign import DesignSeries, Job, Redesigns, Turn
+from leastnoise.report.redesign import DesignSeries, Job, Redesigns, Turn, turn_to_line
 
 # Shares are read from weights that prove the optimum to this gap; others say little.
 _PROVED = MOST_OPTIMAL
@@ -74,7 +75,7 @@ def drivers(
     time_limit: float | None = None,
     backend: str = "numpy",
     workers: int | None = None,
-    progress: Callable[[Turn], None] | None = None,
+    progress: Told[Turn] = None,
 ) -> Drivers:
     """Which batches of queries drive the cost of a plan, and what relaxing each would buy.
 
@@ -88,7 +89,8 @@ def drivers(
         backend: "numpy", "torch" or "cuda".
         workers: threads that share the work; as many as there are cores where matrices are small.
         progress: called with a `Turn` when one begins and after every step of it, by one thread at a
-            time. What it raises ends the whole.
+            time. What it raises ends the whole. Unless given, a notebook
+            shows a bar where it takes more than a second; ``False`` for none.
 
     Guarantee:
         Every cost is that of a plan with a certificate, for a request that differs as described.
@@ -117,13 +119,14 @@ def drivers(
     if jobs:
         _check_after(plan, after)
     is_compared = bool(jobs) and plan.certificate.gap > NEGLIGIBLE
-    series = DesignSeries(time_limit, progress, len(jobs) + is_compared)
-    redesigns = Redesigns(plan, method, after, backend, series)
-    again = redesigns.as_it_is() if is_compared else None
-    if again is not None and again.certificate.achieved < plan.certificate.achieved:
-        known = replace(known, reference=again)
-        jobs = known.jobs(most)
-    return known.table(jobs, redesigns.run(jobs, workers), method, again)
+    with progress_shown(progress, "designing changes", turn_to_line("designing changes")) as tell:
+        series = DesignSeries(time_limit, tell, len(jobs) + is_compared)
+        redesigns = Redesigns(plan, method, after, backend, series)
+        again = redesigns.as_it_is() if is_compared else None
+        if again is not None and again.certificate.achieved < plan.certificate.achieved:
+            known = replace(known, reference=again)
+            jobs = known.jobs(most)
+        return known.table(jobs, redesigns.run(jobs, workers), method, again)
 
 
 def _is_number(value: object) -> bool:

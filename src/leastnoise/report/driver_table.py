@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from leastnoise.core.errors import InputError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.printable import printable
 from leastnoise.report.figures import four_digits
 
@@ -156,6 +156,8 @@ class Drivers(NotebookValue):
         unknown: why shares are not known, and what to do about it; "" where they are.
     """
 
+    _unlisted = unlisted("cost_to_text figures heads left_out")
+
     drivers: tuple[Driver, ...]
     unit: str
     cost: float
@@ -175,6 +177,10 @@ class Drivers(NotebookValue):
                 return driver
         known = [repr(printable(driver.name)) for driver in self.drivers]
         raise InputError.unknown("batch", name, known)
+
+    def _ipython_key_completions_(self) -> list[str]:
+        """What Tab offers after ``drivers["``."""
+        return [driver.name for driver in self.drivers]
 
     def to_frame(self) -> Any:
         """One line for every batch and change, as a pandas DataFrame."""

@@ -12,7 +12,7 @@ from typing import Any
 
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError, LeastnoiseError
-from leastnoise.core.progress import Progress
+from leastnoise.core.progress import Progress, gap_to_text
 from leastnoise.core.resources import SMALL_FOR_THREADS, threads_for_matrices_of
 from leastnoise.planning import Plan, Request, design, method_named
 from leastnoise.privacy import Goal, LeastLoss
@@ -37,6 +37,16 @@ class Turn:
     n_turns: int
     seconds: float
     gap: float | None = None
+
+
+def turn_to_line(what: str) -> Callable[[Turn], tuple[str, float | None]]:
+    """What a progress bar says of a turn, and which share of them is over."""
+
+    def line(turn: Turn) -> tuple[str, float | None]:
+        said = f"{what}: {turn.subject}, {turn.number} of {turn.n_turns}{gap_to_text(turn.gap)}"
+        return said, (turn.number - 1) / turn.n_turns
+
+    return line
 
 
 class OutOfTime(DesignError):

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import printable
 from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP
@@ -15,7 +16,7 @@ _DELTA = 1e-6
 
 
 @dataclass(frozen=True)
-class PlansSideBySide:
+class PlansSideBySide(NotebookValue):
     """Plans by name, such as the files that they come from; prints as a table, one column for each."""
 
     plans: Mapping[str, Plan]

@@ -18,7 +18,7 @@ The total variance within targets does name numbers, and is designed again for e
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from fractions import Fraction
 from typing import Any
@@ -27,6 +27,7 @@ import numpy as np
 
 from leastnoise.core.errors import InputError, LeastnoiseError
 from leastnoise.core.printable import counted, printable
+from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning import Plan
 from leastnoise.privacy import ApproxDP, Goal, LeastLoss, PureDP, epsilon_of
@@ -35,7 +36,7 @@ from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.figures import enough, too_little
 from leastnoise.report.plan_sentences import target_with_stderr
 from leastnoise.report.pressure import largest_shares
-from leastnoise.report.redesign import DesignSeries, Turn
+from leastnoise.report.redesign import DesignSeries, Turn, turn_to_line
 from leastnoise.report.trade_off_table import (
     AskedBatch,
     BatchAccuracy,
@@ -79,7 +80,7 @@ def tradeoff(
     tol: float = 1e-6,
     time_limit: float | None = None,
     backend: str = "numpy",
-    progress: Callable[[Turn], None] | None = None,
+    progress: Told[Turn] = None,
 ) -> Tradeoff:
     """Standard errors of every batch for a range of ε, beside those of noise that is not shaped.
 
@@ -98,7 +99,8 @@ def tradeoff(
         backend: "numpy", "torch" or "cuda".
         time_limit: seconds for all of it, shared among what has to be designed; the goal's own ε comes first.
             A search that runs out of time tells its gap, and what it was too late for is said.
-        progress: called with a `Turn` when a design begins and after every step of it.
+        progress: called with a `Turn` when a design begins and after every step of it. Unless given, a
+            notebook shows a bar where it takes more than a second; ``False`` for none.
 
     Guarantee:
         What is scaled has the same gap to the optimum as the plan that it is scaled from, up to the rounding
@@ -115,8 +117,9 @@ def tradeoff(
     chosen = default_objective(workload, objective, has_goal=isinstance(privacy, Goal))
     settings = {"method": method, "options": options, "over": over, "tol": tol, "backend": backend}
     every = sorted({*wanted, *([] if asked is None else [asked])})
-    curve = _Curve(workload, goal, chosen, DesignSeries(time_limit, progress), settings, len(every))
-    return _table(curve, every, asked, wanted_factors)
+    with progress_shown(progress, "designing", turn_to_line("designing")) as tell:
+        curve = _Curve(workload, goal, chosen, DesignSeries(time_limit, tell), settings, len(every))
+        return _table(curve, every, asked, wanted_factors)
 
 
 def _check_arguments(workload: Workload, time_limit: float | None) -> None:

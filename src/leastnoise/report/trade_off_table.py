@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from leastnoise.core.errors import InputError
 from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import counted, no_formulas, printable
 from leastnoise.core.whole_file import written_whole
-from leastnoise.report.charts import check_charts, to_page, to_svg
+from leastnoise.report.charts.picture import Picture, check_file
 from leastnoise.report.figures import enough, four_digits
 
 How = Literal["scaled", "designed", "missed"]
@@ -22,7 +21,7 @@ How = Literal["scaled", "designed", "missed"]
 _SHOWN = 12
 
 # Endings of files that a trade-off is written as.
-KINDS = (".svg", ".html", ".csv")
+KINDS = (".svg", ".html", ".png", ".pdf", ".csv")
 
 
 @dataclass(frozen=True)
@@ -151,15 +150,11 @@ class Tradeoff(NotebookValue):
 
         return pd.DataFrame(self.rows())
 
-    def plot(self) -> Any:
-        """Standard errors against ε as an Altair chart, marked where targets are met.
+    def plot(self) -> Picture:
+        """Standard errors against ε as a picture, marked where targets are met."""
+        from leastnoise.report.charts.accuracy_charts import tradeoff_picture
 
-        Raises:
-            MissingExtraError: if Altair is not installed.
-        """
-        from leastnoise.report.charts.altair_charts import tradeoff_chart
-
-        return tradeoff_chart(self)
+        return tradeoff_picture(self)
 
     def __str__(self) -> str:
         return "\n".join(self._lines())
@@ -235,34 +230,23 @@ def check_kind(path: str | Path) -> None:
 
     Raises:
         InputError: naming the kinds there are.
-        MissingExtraError: for a picture or a page where the extra "charts" is not installed.
+        MissingExtraError: for .png and .pdf where the extra "charts" is not installed.
     """
-    target = Path(path)
-    if target.suffix.lower() not in KINDS:
-        raise InputError.must("path", f"end in {', '.join(KINDS)}", given=str(path))
-    if not target.parent.is_dir():
-        raise InputError(
-            f"there is no folder {str(target.parent)!r} to write {target.name!r} to",
-            field="path",
-            given=str(path),
-        )
-    if target.suffix.lower() != ".csv":
-        check_charts()
+    check_file(path, KINDS)
 
 
 def write_tradeoff(table: Tradeoff, path: str | Path) -> Path:
-    """Write a trade-off as .svg (a picture), .html (the same to hover over) or .csv; returns the path.
+    """Write a trade-off as a picture (.svg, .html to hover over, .png, .pdf) or as .csv; returns the path.
 
     All or nothing: a file of that name is replaced once the new one is complete.
 
     Raises:
         InputError: for another ending.
-        MissingExtraError: for a picture or page where Altair is not installed.
+        MissingExtraError: for .png and .pdf where the extra "charts" is not installed.
     """
     check_kind(path)
     target = Path(path)
-    kind = target.suffix.lower()
-    if kind == ".csv":
+    if target.suffix.lower() == ".csv":
         with (
             written_whole(target) as temporary,
             # A label may hold what UTF-8 cannot; it is written out as \\udc80.
@@ -274,10 +258,4 @@ def write_tradeoff(table: Tradeoff, path: str | Path) -> Path:
             for row in rows:
                 writer.writerow(no_formulas(row).values())
         return target
-    chart = table.plot()
-    text = (
-        to_svg(chart) if kind == ".svg" else to_page(chart, title=f"Accuracy against privacy: {table.what}")
-    )
-    with written_whole(target) as temporary:
-        temporary.write_text(text, encoding="utf-8")
-    return target
+    return table.plot().save(target)

@@ -21,10 +21,11 @@ from leastnoise.app.cli.outputs import (
     check_outputs,
 )
 from leastnoise.app.cli.plan_cache import NoCache, keep_plan, kept_plan
-from leastnoise.app.cli.terminal import console, designing, gap_to_text, say, spinner
+from leastnoise.app.cli.terminal import console, designing, say, spinner
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import InputError
 from leastnoise.core.printable import printable
+from leastnoise.core.progress import gap_to_text
 from leastnoise.core.whole_file import check_replaceable
 from leastnoise.planning import Plan, all_methods, load_plan
 from leastnoise.report import (

@@ -12,8 +12,9 @@ from leastnoise.app.cli.design_commands import SpecFile
 from leastnoise.app.cli.invocation import Facts, check_alone
 from leastnoise.app.cli.outputs import Force, check_new, check_outputs
 from leastnoise.app.cli.payment import opened
-from leastnoise.app.cli.terminal import gap_to_text, say, spinner
+from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.planner import serve, static_page
+from leastnoise.core.progress import gap_to_text
 from leastnoise.core.whole_file import written_whole
 
 

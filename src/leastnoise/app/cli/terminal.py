@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -14,6 +13,7 @@ from typing import Any, TextIO
 import typer
 
 from leastnoise.core.printable import printable
+from leastnoise.core.progress import gap_to_text
 
 # Seconds after which work without a terminal prints its first line. Each further pause is twice as long.
 FIRST_LINE = 5.0
@@ -82,11 +82,6 @@ def console(**options: Any) -> Any:
     from rich.console import Console
 
     return Console(highlight=False, **options)
-
-
-def gap_to_text(gap: float | None) -> str:
-    """What a line about a design adds on its gap: nothing where a method knows it only at its end."""
-    return "" if gap is None or not math.isfinite(gap) else f", gap to the optimum {gap:.1e}"
 
 
 @contextmanager

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from leastnoise.core.errors import SqlError
 from leastnoise.core.extras import require
-from leastnoise.query import Query, Schema
+from leastnoise.query import Query, QueryList, Schema
 
 __all__ = ["queries_from_sql"]
 
@@ -55,7 +55,7 @@ def queries_from_sql(sql: str, schema: Schema) -> list[Query]:
     from leastnoise.app.sql.to_queries import MAX_QUERIES, Namer, queries_for
 
     namer = Namer()
-    queries: list[Query] = []
+    queries = QueryList()
     for asked in read_statements(sql, schema):
         queries += queries_for(asked, schema, namer)
         if len(queries) > MAX_QUERIES:

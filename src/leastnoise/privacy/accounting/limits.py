@@ -33,6 +33,7 @@ from typing import Any
 
 from leastnoise.core.directed import float_below, root_below
 from leastnoise.core.errors import PrivacyError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy.accounting.charge import Charge
 from leastnoise.privacy.accounting.mixed_curve import mixed_delta, mu_squared_of_pure, rho_of_pure
@@ -172,7 +173,7 @@ def least_limit(goal: Goal, times: int) -> Goal:
 
 
 @dataclass(frozen=True)
-class Remaining:
+class Remaining(NotebookValue):
     """What a limit still leaves to one person.
 
     Attributes:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from leastnoise.core.errors import InputError, LedgerError, LedgerMismatchError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.printable import counted
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.core.steps import log_step
@@ -76,6 +76,8 @@ class Ledger(NotebookValue):
         Ledger('town.ledger', 'town 2026', 0 releases, left: μ = 1 of 1)
         >>> folder.cleanup()
     """
+
+    _unlisted = unlisted("fetch_parts is_same_table store_part")
 
     def __init__(
         self,

@@ -6,6 +6,7 @@ import hashlib
 from dataclasses import dataclass
 
 from leastnoise.core.errors import AlreadySpentError, LedgerFileError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import counted
 from leastnoise.privacy.accounting import Remaining
 from leastnoise.privacy.ledger.history import Entry, History, StoredAnswers
@@ -14,8 +15,13 @@ from leastnoise.privacy.ledger.table_identity import opens
 
 
 @dataclass(frozen=True)
-class Verification:
-    """What `Ledger.verify` has confirmed."""
+class Verification(NotebookValue):
+    """What `Ledger.verify` has confirmed.
+
+    Attributes:
+        n_entries: how many releases are recorded, `n_stored` of them with their answers.
+        head: the digest over all rows.
+    """
 
     dataset: str
     n_entries: int

@@ -22,7 +22,8 @@ from leastnoise.query.predicates import (
 )
 from leastnoise.query.queries.key_shapes import NAME, PAIR, TEXT, key
 from leastnoise.query.queries.meaning import Table, condition_aspect
-from leastnoise.query.queries.query import Factor, Labels, Query, Term
+from leastnoise.query.queries.query import Factor, Query, Term
+from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.schema import Schema
 
 # Entries of the table of cases by combinations of values: half a gigabyte of int64. Nothing is designed for a
@@ -38,7 +39,7 @@ _CASES = {
 _CASES_TEXT = 'conditions by label, such as { minor = "age < 18", adult = "age >= 18" }'
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Where(Query):
     """How many records satisfy a condition, such as ``"age >= 18 and sex == 'F'"``: one query.
 
@@ -79,7 +80,7 @@ def _factor(condition: Condition, schema: Schema) -> Factor:
     return Factor(attributes, row, Labels(1, lambda j: text), is_condition=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Cases(Query):
     """One count for each of several labelled conditions: groups that the schema does not name.
 
@@ -118,6 +119,10 @@ class Cases(Query):
             except QueryError as error:
                 raise QueryError.at(f"case {label!r}", error) from None
         return tuple(found)
+
+    def _own_arguments(self) -> list[str]:
+        heading = [] if self.heading is None else [f"heading={self.heading!r}"]
+        return [repr(dict(self._pairs)), *heading]
 
     @property
     def _pairs(self) -> tuple[tuple[str, str], ...]:

@@ -27,7 +27,6 @@ from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.query.queries.query import (
     Common,
     Factor,
-    Labels,
     Query,
     Term,
     check_attribute,
@@ -35,6 +34,7 @@ from leastnoise.query.queries.query import (
     set_common,
     to_plain,
 )
+from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import CountOrShare, Expected, WithinTarget, to_float
 from leastnoise.query.schema import Attribute, Bins, Hierarchy, Schema
 from leastnoise.query.schema.numeric import listed_edges
@@ -50,7 +50,7 @@ _NAMED_IN_TITLE = 6
 _ORDER = {"anyOf": [{"type": "integer", "minimum": 0}, COUNTS | {"minItems": 1, "uniqueItems": True}]}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Total(Query):
     """The number of records: one query."""
 
@@ -63,7 +63,7 @@ class Total(Query):
         return [()]
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class _OfAttributes(Query):
     """What queries about several attributes share."""
 
@@ -76,6 +76,9 @@ class _OfAttributes(Query):
             raise QueryError.must("attributes", "be a list of names", given=names)
         return cls(*names, **given)
 
+    def _own_arguments(self) -> list[str]:
+        return [repr(name) for name in self.attributes]
+
     def _set_attributes(self, attributes: tuple[str, ...], common: Common) -> None:
         """Set the fields that all have; each class checks how many attributes it takes."""
         set_common(self, common)
@@ -84,7 +87,7 @@ class _OfAttributes(Query):
             check_attribute(self, name)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Marginal(_OfAttributes):
     """One count for every combination of values of the attributes: a cross table."""
 
@@ -111,8 +114,8 @@ class Marginal(_OfAttributes):
             raise QueryError.must("attributes", "be different", given=attributes)
         self.__post_init__()
 
-    def having(self, **changes: Any) -> Query:
-        return Marginal(*self.attributes, **self._common_with(changes))
+    def _with_common(self, common: dict[str, Any]) -> Query:
+        return Marginal(*self.attributes, **common)
 
     def terms(self, schema: Schema) -> list[Term]:
         return [_every_combination(self.attributes, schema)]
@@ -124,7 +127,7 @@ class Marginal(_OfAttributes):
         return " x ".join(self.attributes)
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class Cube(_OfAttributes):
     """The cross tables of all combinations of at most `order` of the attributes, the total included.
 
@@ -157,8 +160,11 @@ class Cube(_OfAttributes):
             )
         self.__post_init__()
 
-    def having(self, **changes: Any) -> Query:
-        return Cube(*self.attributes, order=self.order, **self._common_with(changes))
+    def _with_common(self, common: dict[str, Any]) -> Query:
+        return Cube(*self.attributes, order=self.order, **common)
+
+    def _own_arguments(self) -> list[str]:
+        return [*super()._own_arguments(), *([] if self.order is None else [f"order={self.order!r}"])]
 
     @property
     def orders(self) -> tuple[int, ...]:
@@ -198,7 +204,7 @@ class Cube(_OfAttributes):
         return f"cube of {' x '.join(self.attributes)}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class OfOneAttribute(Query):
     """What queries about a single attribute share."""
 
@@ -209,7 +215,7 @@ class OfOneAttribute(Query):
         check_attribute(self, self.attribute)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Prefix(OfOneAttribute):
     """For every value, how many records have that value or a smaller one: a distribution."""
 
@@ -228,7 +234,7 @@ class Prefix(OfOneAttribute):
         return f"{self.attribute} up to"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AllRanges(OfOneAttribute):
     """One count for every interval of values, n(n + 1)/2 of them."""
 
@@ -261,7 +267,7 @@ class AllRanges(OfOneAttribute):
         return f"{self.attribute} ranges"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ranges(OfOneAttribute):
     """One count for each listed interval (low, high).
 
@@ -319,7 +325,7 @@ class Ranges(OfOneAttribute):
         return f"{self.attribute} ranges"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Levels(OfOneAttribute):
     """One count for every node of a hierarchy, level by level: regions within regions."""
 
@@ -369,7 +375,7 @@ BOUNDS: Json = key(
 )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sum(OfOneAttribute):
     """The values of an attribute added up over all records: one query.
 

@@ -13,7 +13,8 @@ from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import Operator, SparseMatrix, from_entries
 from leastnoise.query.queries.key_shapes import COUNTS, NUMBERS, TEXT, key
 from leastnoise.query.queries.meaning import Aspect, Cell, Meaning, Table
-from leastnoise.query.queries.query import COMMON, Common, Labels, Query, Term, set_common, to_plain
+from leastnoise.query.queries.query import COMMON, Common, Query, Term, set_common, to_plain
+from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import CountOrShare, Expected, WithinTarget
 from leastnoise.query.schema import Schema
 
@@ -29,7 +30,7 @@ _SPARSE = {
 _MATRIX = {"anyOf": [{"type": "array", "items": {"anyOf": [NUMBERS, {"type": "number"}]}}, _SPARSE]}
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class Linear(Query):
     """Any linear combinations of the cells, one row each: an array or a SciPy sparse matrix."""
 
@@ -71,9 +72,13 @@ class Linear(Query):
             given = given | {"matrix": sparse_from_plain(given["matrix"])}
         return cls(**given)
 
-    def having(self, **changes: Any) -> Query:
+    def _own_arguments(self) -> list[str]:
+        labels = [] if self.row_labels is None else [f"labels={list(self.row_labels)!r}"]
+        return [repr(self.matrix), *labels]
+
+    def _with_common(self, common: dict[str, Any]) -> Query:
         other = object.__new__(Linear)
-        set_common(other, Common(**self._common_with(changes)))
+        set_common(other, Common(**common))
         object.__setattr__(other, "matrix", self.matrix)
         object.__setattr__(other, "row_labels", self.row_labels)
         other.__post_init__()

@@ -35,7 +35,7 @@ from leastnoise.query.schema import Integers, Schema
 _CLAMPED = "also count the values beyond the bounds"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class MomentQuery(RatioQuery):
     """What means and standard deviations have in common."""
 
@@ -136,7 +136,7 @@ class MomentQuery(RatioQuery):
         return f"{what} {self.attribute}" + ("" if isinstance(groups, Total) else f" by {groups.title()}")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Mean(MomentQuery):
     """The mean of a whole-number attribute, of all records or of each group.
 
@@ -181,7 +181,7 @@ class Mean(MomentQuery):
         return self._title("mean")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class StandardDeviation(MomentQuery):
     """The standard deviation of a whole-number attribute, of all records or of each group.
 

@@ -13,13 +13,14 @@ from leastnoise.core.operators import SomeRanges, SparseMatrix
 from leastnoise.query.queries.counts import OfOneAttribute
 from leastnoise.query.queries.key_shapes import key
 from leastnoise.query.queries.meaning import Aspect, Cell, Table, interval_aspect
-from leastnoise.query.queries.query import Factor, Labels, Term
+from leastnoise.query.queries.query import Factor, Term
+from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.schema import Attribute, Schema
 
 _STEPS = {"type": "integer", "minimum": 1}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Windows(OfOneAttribute):
     """For every run of ``width`` values, how many records have one of them: the last 12 months, each month.
 
@@ -58,7 +59,7 @@ class Windows(OfOneAttribute):
         return f"{self.attribute}, {self.width} at a time"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Changes(OfOneAttribute):
     """For every value, its number of records less that of the value ``lag`` before it.
 

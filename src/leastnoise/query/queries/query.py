@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import KW_ONLY, dataclass, field, fields, replace
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, MISSING, dataclass, field, fields, replace
 from itertools import accumulate
-from typing import Any, ClassVar, NamedTuple, overload
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 
 from leastnoise.core.errors import QueryError
+from leastnoise.core.notebook import NotebookValue, html_text, unlisted
 from leastnoise.core.operators import AllOnes, Array, Deferred, Kronecker, Operator, Reordered, Stack
 from leastnoise.query.queries.key_shapes import NAME, POSITIVE, QUERY, SIZE, key
 from leastnoise.query.queries.meaning import Meaning, Table
+from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import (
     CountOrShare,
     Expected,
@@ -29,44 +31,6 @@ from leastnoise.query.queries.targets import (
     to_float,
 )
 from leastnoise.query.schema import Schema
-
-
-class Labels(Sequence[str]):
-    """Names made when they are read, so that a million queries cost nothing to name."""
-
-    __slots__ = ("_length", "_make")
-
-    def __init__(self, length: int, make: Callable[[int], str]) -> None:
-        self._length = length
-        self._make = make
-
-    def __len__(self) -> int:
-        return self._length
-
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-    @overload
-    def __getitem__(self, index: slice) -> Labels: ...
-    def __getitem__(self, index: int | slice) -> str | Labels:
-        if isinstance(index, slice):
-            chosen = range(self._length)[index]
-            length = (
-                chosen.stop - chosen.start + chosen.step - (1 if chosen.step > 0 else -1)
-            ) // chosen.step
-            return Labels(max(0, length), lambda i: self._make(chosen[i]))
-        return self._make(range(self._length)[index])
-
-    def __iter__(self) -> Iterator[str]:
-        return (self._make(i) for i in range(self._length))
-
-    @property
-    def length(self) -> int:
-        """How many there are; len() stops at 2^63."""
-        return self._length
-
-    def __repr__(self) -> str:
-        shown = [self[i] for i in range(min(3, self._length))]
-        return f"<{self._length:,} labels: {', '.join(shown)}{', …' if self._length > 3 else ''}>"
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,6 +94,9 @@ def term_labels(term: Term, of_everyone: str) -> Labels:
     return Labels(math.prod(factor.labels.length for factor in term), make)
 
 
+# What an argument of `having` is where it is left out: None takes a name or a target away.
+AS_IT_IS: Any = ...
+
 # What all queries have, and what it is unless given.
 COMMON: dict[str, Any] = {"name": None, "weight": 1.0, "stderr": None, "within": None, "expected": None}
 
@@ -141,8 +108,8 @@ _EXPECTED = {"anyOf": [POSITIVE, {"type": "array", "items": POSITIVE, "minItems"
 _EXPECTED_TEXT = "a public size, for targets in per cent; or a list, one for each row"
 
 
-@dataclass(frozen=True)
-class Query:
+@dataclass(frozen=True, repr=False)
+class Query(NotebookValue):
     """A batch of linear counting queries over one schema.
 
     A target is a number of counts or, as a text such as "5%", a share of `expected`: a public size that
@@ -163,6 +130,12 @@ class Query:
 
     kind: ClassVar[str] = ""
     is_linear: ClassVar[bool] = True
+
+    _unlisted = unlisted(
+        "check factors from_plain groups half_width is_linear kind labels meaning operator orders "
+        "own_labels own_meaning parsed parts relaxed row_labels shared_ends tables target_to_text "
+        "targets terms title"
+    )
 
     def shared_ends(self, schema: Schema) -> list[str]:
         """The values that two listed ranges share as an end, each with both ranges, in words."""
@@ -255,18 +228,28 @@ class Query:
             return self.having(within=(times(self.half_width[0], factor), self.half_width[1]))
         return self if self.stderr is None else self.having(stderr=times(self.stderr, factor))
 
-    def having(self, **changes: Any) -> Query:
-        """The same query with another name, weight, target or expected size."""
-        return replace(self, **self._common_with(changes))
+    def having(
+        self,
+        *,
+        name: str | None = AS_IT_IS,
+        weight: float = AS_IT_IS,
+        stderr: CountOrShare | None = AS_IT_IS,
+        within: WithinTarget | CountOrShare | None = AS_IT_IS,
+        expected: Expected | None = AS_IT_IS,
+    ) -> Query:
+        """The same query with another name, weight, target or expected size; what is left out stays."""
+        given = {"name": name, "weight": weight, "stderr": stderr, "within": within, "expected": expected}
+        return self._with_common(
+            self._common_with({key: value for key, value in given.items() if value is not AS_IT_IS})
+        )
+
+    def _with_common(self, common: dict[str, Any]) -> Query:
+        """The same query with these values of what all queries have."""
+        return replace(self, **common)
 
     def _common_with(self, changes: dict[str, Any]) -> dict[str, Any]:
         """What all queries have, as it is after some changes; a new target replaces the old one."""
         common = {name: getattr(self, name) for name in COMMON}
-        unknown = set(changes) - set(common)
-        if unknown:
-            raise QueryError.must(
-                "query", "have no keys but name, weight, stderr, within and expected", given=sorted(unknown)
-            )
         if changes.get("stderr") is not None or changes.get("within") is not None:
             common |= {"stderr": None, "within": None}
         return common | changes
@@ -339,6 +322,28 @@ class Query:
         """The query whose fields a file gives; overridden where the constructor takes something else."""
         return cls(**given)
 
+    def __repr__(self) -> str:
+        """The call that makes it.
+
+        Example:
+            >>> Query(name="all", stderr=50)
+            Query(name='all', stderr=50.0)
+        """
+        return f"{type(self).__name__}({', '.join([*self._own_arguments(), *self._common_arguments()])})"
+
+    def _common_arguments(self) -> list[str]:
+        """Of what all queries have, the arguments that differ from the usual ones, as they are written."""
+        own = {name: getattr(self, name) for name in COMMON}
+        return [f"{name}={value!r}" for name, value in own.items() if value != COMMON[name]]
+
+    def _own_arguments(self) -> list[str]:
+        """The arguments of its kind, as they are written."""
+        own = [one for one in fields(self) if one.name not in COMMON]
+        given = [one for one in own if getattr(self, one.name) != one.default]
+        named = {one.name for one in given if one.kw_only or one.default is not MISSING}
+        given.sort(key=lambda one: one.name in named)
+        return [f"{one.name}=" * (one.name in named) + repr(getattr(self, one.name)) for one in given]
+
     def to_dict(self) -> dict[str, Any]:
         """Plain values that `query_from_dict` reads back."""
         plain: dict[str, Any] = {"kind": self.kind}
@@ -349,7 +354,7 @@ class Query:
         return plain
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Product(Query):
     """Every row of one query crossed with every row of another, on different attributes."""
 
@@ -412,6 +417,19 @@ class Product(Query):
 
     def title(self) -> str:
         return f"{self.left.name or self.left.title()} x {self.right.name or self.right.title()}"
+
+    def __repr__(self) -> str:
+        given = self._common_arguments()
+        right = f"({self.right!r})" if isinstance(self.right, Product) else repr(self.right)
+        crossed = f"{self.left!r} * {right}"
+        return f"({crossed}).having({', '.join(given)})" if given else crossed
+
+
+class QueryList(list[Query]):
+    """Queries in order: a list that a notebook shows line by line."""
+
+    def _repr_html_(self) -> str:
+        return html_text("\n".join(map(repr, self)))
 
 
 class Common(NamedTuple):

@@ -78,7 +78,7 @@ class RatioParts:
         return self.means is not None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class RatioQuery(Query):
     """What means, shares and other ratios have in common."""
 
@@ -136,7 +136,7 @@ class RatioQuery(Query):
         return first, second
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Share(RatioQuery):
     """The share of each count of one query in a count of another, from 0 to 1.
 
@@ -174,7 +174,7 @@ class Share(RatioQuery):
         return f"share of {self.part.name or self.part.title()} in {self.of.name or self.of.title()}"
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Ratio(RatioQuery):
     """Each answer of one query divided by an answer of another; denominators are matched as by `Share`."""
 

@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, SchemaError, TooLargeError
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
 
@@ -84,7 +85,7 @@ SIGNS = ("==", "!=", "<", "<=", ">", ">=")
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class Attribute(ABC):
+class Attribute(NotebookValue, ABC):
     """Declared values in order, one cell each, and at most one more cell for the rest.
 
     Attributes:
@@ -94,6 +95,12 @@ class Attribute(ABC):
         other: the label of the other cell, which is the last; None if there is no such cell.
         clean: what is done to the text of a value before it is placed; None for nothing.
     """
+
+    _unlisted = unlisted(
+        "any_steps called cells_label compared day_in has_ends is_text matching n_values null_words "
+        "numbers numbers_held offsets own_steps position prefix_label span span_label synonym_cells "
+        "values_label"
+    )
 
     outside: str
     null: str

@@ -25,6 +25,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from leastnoise.core.errors import SchemaError
+from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.query.schema.calendar import form_of
 
 # Unicode's White_Space, and the byte order mark, which files that were joined hold in their middle.
@@ -48,7 +49,7 @@ _MAX_DIGITS = 100
 
 
 @dataclass(frozen=True)
-class Cleaning:
+class Cleaning(NotebookValue):
     """What is done to the text of a value before it is placed.
 
     Args:
@@ -69,6 +70,8 @@ class Cleaning:
         >>> [sex.place(value) for value in (" f", "Female ", "X")]
         [0, 0, None]
     """
+
+    _unlisted = unlisted("code folded has_marks marked_number number only trimmed")
 
     trim: bool = False
     ignore_case: bool = False

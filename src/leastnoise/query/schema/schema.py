@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from leastnoise.core.errors import SchemaError
-from leastnoise.core.notebook import NotebookValue
+from leastnoise.core.notebook import MAX_ROWS, NotebookValue, html_rows, more_rows
 from leastnoise.core.printable import in_figures
 from leastnoise.query.schema.attribute import Attribute
 from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
@@ -85,11 +85,22 @@ class Schema(NotebookValue):
     def __iter__(self) -> Iterator[str]:
         return iter(self._attributes)
 
+    def _ipython_key_completions_(self) -> list[str]:
+        """What Tab offers after ``schema["``."""
+        return list(self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Schema) and list(self._attributes.items()) == list(other._attributes.items())
 
     def __hash__(self) -> int:
         return hash(tuple(self._attributes.items()))
+
+    def _repr_html_(self) -> str:
+        shown = list(self._attributes.items())[:MAX_ROWS]
+        rows = [[name, a.kind, in_figures(a.size), a.cells_label()] for name, a in shown]
+        more = more_rows(len(self._attributes), "attributes")
+        notes = [*more, f"{in_figures(self.n_cells)} cells"]
+        return html_rows(["attribute", "kind", "cells", "values"], rows, notes)
 
     def __repr__(self) -> str:
         parts = [f"{name}: {a.cells_label()}" for name, a in self._attributes.items()]

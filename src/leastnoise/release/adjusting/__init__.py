@@ -19,7 +19,6 @@ answers, standard errors and intervals, is kept and said to be theirs (`leastnoi
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -27,6 +26,7 @@ import numpy as np
 from leastnoise.core.errors import InputError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.core.remedies import Argument, OnRelease, Remedy
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress, AdjustWatch, require_time_limit
 from leastnoise.release.adjusting.entropy import EntropyFit, drawn_directions, entropy_cells
@@ -61,7 +61,7 @@ def adjust(
     integer: bool = False,
     *,
     fit: Fit | None = None,
-    progress: Callable[[AdjustProgress], None] | None = None,
+    progress: Told[AdjustProgress] = None,
     time_limit: float | None = None,
 ) -> Release:
     """The release with answers that add up and are possible counts, marked as adjusted.
@@ -96,7 +96,8 @@ def adjust(
 
     Args:
         fit: "entropy" or "least squares"; None for entropy wherever the number of records is measured.
-        progress: called with an `AdjustProgress` after every step of the search.
+        progress: called with an `AdjustProgress` after every step of the search. Unless given, a notebook
+            shows a bar where it takes more than a second; ``False`` for none.
         time_limit: seconds, after which the best cells so far are taken. Checked between steps. Unless given,
             300, after which cells are taken only where they are good; ``math.inf`` for no limit.
 
@@ -113,8 +114,9 @@ def adjust(
     if release.adjusted is not None or not (nonnegative or integer or _may_disagree(release)):
         return release
     require_cells(release.plan.workload.shape[1])
-    watch = AdjustWatch(progress, time_limit)
-    return replace(release, adjusted=_adjustment(release, bool(nonnegative), bool(integer), fit, watch))
+    with progress_shown(progress, "adjusting", lambda step: (f"adjusting: step {step.step:,}", None)) as tell:
+        watch = AdjustWatch(tell, time_limit)
+        return replace(release, adjusted=_adjustment(release, bool(nonnegative), bool(integer), fit, watch))
 
 
 def _check_arguments(

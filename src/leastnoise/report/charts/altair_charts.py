@@ -1,147 +1,17 @@
-"""Altair charts of trade-offs, comparisons and reproductions; they need the extra "charts"."""
+"""Altair charts of reproductions; they need the extra "charts"."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
-from leastnoise.core.printable import printable
 from leastnoise.report.charts.chart_files import altair_package
-from leastnoise.report.figures import enough
-
-if TYPE_CHECKING:
-    from leastnoise.report.comparison import MethodComparison
-    from leastnoise.report.trade_off_table import Tradeoff
-
-# Panels of a trade-off; further batches are left to the table.
-MAX_PANELS = 24
-
-# The lines of a trade-off.
-_OURS = "this plan"
-_COUNT = "noise on each count"
-_CELL = "noise on each cell"
 
 # Width of a panel of a reproduction by the panels in a row, and its height, in pixels.
 _PANEL_WIDTH = {1: 560, 2: 300, 3: 230}
 _PANEL_HEIGHT = 260
-
-
-# ------------------------------------------------------------------------ accuracy against privacy
-
-
-def tradeoff_chart(table: Tradeoff) -> Any:
-    """Standard errors against ε: a panel for every batch, marked where its target is met.
-
-    Both axes are in powers of ten; the target is a dashed line, and a mark shows from which ε on it is met.
-
-    Raises:
-        MissingExtraError: if Altair is not installed.
-    """
-    alt = altair_package()
-    values = _tradeoff_values(table)
-    x = alt.X("epsilon:Q", scale=alt.Scale(type="log"), title="epsilon")
-    y = alt.Y("stderr:Q", scale=alt.Scale(type="log"), title="standard error (root mean square)")
-    color = alt.Color("way:N", title=None, sort=[_OURS, _COUNT, _CELL])
-    base = alt.Chart()
-    lines = (
-        base.transform_filter("datum.kind == 'error'")
-        .mark_line(point=True)
-        .encode(x=x, y=y, color=color, tooltip=["way:N", "epsilon:Q", "stderr:Q", "note:N"])
-    )
-    layers = [lines]
-    subtitle = ["Both axes in powers of ten: further right is less privacy, further down is less noise."]
-    if any(row["kind"] == "target" for row in values):
-        layers.append(
-            base.transform_filter("datum.kind == 'target'")
-            .mark_rule(strokeDash=[4, 4])
-            .encode(y=y, tooltip=["note:N"])
-        )
-        subtitle.append(
-            "Dashed: the target of each batch. Diamond: all of its answers keep it from there on."
-        )
-        # From this ε on the largest standard error, which is what a target is about, is below the line.
-        layers.append(
-            base.transform_filter("datum.kind == 'met'")
-            .mark_point(shape="diamond", filled=True, size=120, color="black")
-            .encode(x=x, y=y, tooltip=["note:N"])
-        )
-    shown = [printable(batch.name) for batch in table.asked[:MAX_PANELS]]
-    return (
-        alt.layer(*layers, data=alt.Data(values=values))
-        .properties(width=280, height=200)
-        .facet(facet=alt.Facet("batch:N", title=None, sort=shown), columns=2)
-        .resolve_scale(y="independent")
-        .properties(
-            title=alt.Title(f"Accuracy against privacy: {table.what}", subtitle=subtitle, anchor="start")
-        )
-    )
-
-
-def _tradeoff_values(table: Tradeoff) -> list[dict[str, Any]]:
-    """What the chart shows, one line for every point, target and mark."""
-    values: list[dict[str, Any]] = []
-    for number, batch in enumerate(table.asked[:MAX_PANELS]):
-        name = printable(batch.name)
-        for point in table.points:
-            own = point.batches[number]
-            note = "" if own.is_met is None else "target met" if own.is_met else "target missed"
-            for way, stderr in ((_OURS, own.rms), (_COUNT, own.per_count), (_CELL, own.per_cell)):
-                # A logarithm has no place for zero, which counts of nothing have.
-                if stderr > 0:
-                    values.append(
-                        {
-                            "batch": name,
-                            "kind": "error",
-                            "way": way,
-                            "epsilon": point.epsilon,
-                            "stderr": stderr,
-                            "note": note if way == _OURS else "",
-                        }
-                    )
-        if batch.stderr is None or batch.met_from is None:
-            continue
-        note = f"target {batch.target}, met from epsilon {enough(batch.met_from)}"
-        values.append({"batch": name, "kind": "target", "stderr": batch.stderr, "note": note})
-        low, high = table.points[0].epsilon, table.points[-1].epsilon
-        if low <= batch.met_from <= high:
-            mark = {"kind": "met", "epsilon": batch.met_from, "stderr": batch.stderr, "note": note}
-            values.append({"batch": name, **mark})
-    return values
-
-
-# ------------------------------------------------------------------------ methods side by side
-
-
-def comparison_chart(table: MethodComparison) -> Any:
-    """A point for every method, and a line for the bound.
-
-    Raises:
-        MissingExtraError: if Altair is not installed.
-    """
-    alt = altair_package()
-    shown = [c for c in table.contenders if c.achieved is not None]
-    values = [
-        {"method": c.method, table.unit: c.achieved, "kind": c.kind, "seconds": c.seconds} for c in shown
-    ]
-    # A logarithm has no place for zero, which nothing asked costs.
-    is_positive = all(c.achieved for c in shown)
-    scale = alt.Scale(type="log" if is_positive else "linear")
-    points = (
-        alt.Chart(alt.Data(values=values))
-        .mark_point(filled=True, size=80)
-        .encode(
-            x=alt.X(f"{table.unit}:Q", scale=scale, title=table.unit),
-            y=alt.Y("method:N", sort=[c.method for c in shown], title=None),
-            color=alt.Color("kind:N", title=None),
-            tooltip=["method:N", f"{table.unit}:Q", "seconds:Q"],
-        )
-    )
-    if is_positive and table.lower_bound <= 0:
-        return points
-    bound = alt.Chart(alt.Data(values=[{"bound": table.lower_bound}])).mark_rule(strokeDash=[4, 4])
-    return points + bound.encode(x=alt.X("bound:Q", scale=scale))
 
 
 # ------------------------------------------------------------------------ rows of a reproduction

@@ -134,15 +134,6 @@ def _version() -> str | None:
     return wanted if wanted in vl_convert.get_vegalite_versions() else None
 
 
-def check_charts() -> None:
-    """Return if charts can be written here.
-
-    Raises:
-        MissingExtraError: if Altair or vl-convert is not installed.
-    """
-    _packages()
-
-
 def altair_package() -> Any:
     """The package Altair, with which charts are made."""
     return _package("altair")

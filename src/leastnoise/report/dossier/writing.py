@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from leastnoise.core.errors import InputError
+from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.whole_file import written_whole
 from leastnoise.release import Release
 from leastnoise.report.answers import file_columns, write_columns
@@ -28,7 +29,7 @@ FILES = (ANSWERS, DESCRIPTOR, SDMX, REGISTRY, CLAIMS, PAGE, TO_COMPLETE)
 
 
 @dataclass(frozen=True)
-class Dossier:
+class Dossier(NotebookValue):
     """A dossier that was written.
 
     Attributes:
