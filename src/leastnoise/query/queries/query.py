@@ -145,8 +145,17 @@ _EXPECTED_TEXT = "a public size, for targets in per cent; or a list, one for eac
 class Query:
     """A batch of linear counting queries over one schema.
 
-    A target is a number of counts or, as a text such as "5%", a share of `expected`: a public size that
-    is never taken from the data, or a list of them, one for each row in the order of `labels`.
+    A target is a number of records or, as a text such as "5%", a share of `expected`, a public size that is
+    never taken from the data.
+
+    Args:
+        name: the name of the batch, by which a release finds its answers; made from the query by default.
+        weight: how much the variance of each answer counts in the total, zero or more.
+        stderr: the standard error that each answer must keep: a number of records, or a share of `expected`
+            such as "5%".
+        within: the half-width of the interval that each answer must keep, in the same units: at 95 % as
+            ``within=100``, at another level as ``within=(100, 0.99)``.
+        expected: the public size that targets in per cent refer to, in records; or a list, one for each row.
     """
 
     _: KW_ONLY
@@ -165,7 +174,11 @@ class Query:
     is_linear: ClassVar[bool] = True
 
     def shared_ends(self, schema: Schema) -> list[str]:
-        """The values that two listed ranges share as an end, each with both ranges, in words."""
+        """The values that end one listed range and begin another, each with both ranges, in words.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         return []
 
     def __post_init__(self) -> None:
@@ -192,14 +205,17 @@ class Query:
 
     @property
     def target(self) -> float | None:
-        """The standard error each answer must keep, in counts, or None; where rows differ, the least."""
+        """The standard error that each answer must keep, in records: the smallest of all rows, or None."""
         return min(self._targets(), default=None)
 
     def targets(self, schema: Schema) -> Array:
         """The standard errors that the answers must keep, ∞ without a target; (1,) if all are equal, or (m,).
 
+        Args:
+            schema: the schema that the query is asked over.
+
         Raises:
-            QueryError: if sizes are expected of more or of fewer rows than there are.
+            QueryError: if `expected` lists more or fewer sizes than there are rows.
         """
         if isinstance(self.expected, tuple):
             labels = self.labels(schema)
@@ -217,7 +233,7 @@ class Query:
 
     @property
     def half_width(self) -> WithinTarget | None:
-        """The half-width and the level of the interval that each answer must keep; None without."""
+        """The half-width and the level of the interval that each answer must keep; None without `within`."""
         assert self.within is None or isinstance(self.within, tuple)  # so put by `checked_within`
         return self.within
 
@@ -229,7 +245,7 @@ class Query:
         return () if self.stderr is None else in_counts(self.stderr, self.expected)
 
     def target_to_text(self) -> str:
-        """The target as it was given; "" without one.
+        """The target in words, as it was given; "" without one.
 
         Example:
             >>> Query(stderr=50).target_to_text(), Query(within=(100, 0.95)).target_to_text()
@@ -245,7 +261,10 @@ class Query:
         return "" if self.stderr is None else f"std. error {size_to_text(self.stderr, self.expected)}"
 
     def relaxed(self, factor: float) -> Query:
-        """The same query with its target multiplied by a factor, written as before; itself without a target.
+        """The same query with its target multiplied by a factor; the query itself without a target.
+
+        Args:
+            factor: what the target is multiplied by.
 
         Example:
             >>> Query(expected=200, stderr="5%").relaxed(2).target_to_text()
@@ -256,7 +275,12 @@ class Query:
         return self if self.stderr is None else self.having(stderr=times(self.stderr, factor))
 
     def having(self, **changes: Any) -> Query:
-        """The same query with another name, weight, target or expected size."""
+        """The same query with another name, weight, target or expected size.
+
+        Args:
+            **changes: any of ``name``, ``weight``, ``stderr``, ``within`` and ``expected``; what is left out
+                stays as it is.
+        """
         return replace(self, **self._common_with(changes))
 
     def _common_with(self, changes: dict[str, Any]) -> dict[str, Any]:
@@ -272,24 +296,44 @@ class Query:
         return common | changes
 
     def terms(self, schema: Schema) -> list[Term]:
-        """The products that the query is made of, one below the other; most have one."""
+        """The products whose rows, stacked, are the query; most queries have one.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         raise NotImplementedError
 
     def tables(self, schema: Schema) -> Sequence[Table]:
-        """What each row counts of one record, without operators; see `queries.meaning`."""
+        """What each row counts of one record, without operators; see `leastnoise.query.queries.meaning`.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         raise NotImplementedError
 
     def meaning(self, schema: Schema) -> Meaning:
-        """What every row says about one record."""
+        """What every row counts of one record, with its label.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         return Meaning(self.tables(schema), self.name or "everyone")
 
     def factors(self, schema: Schema) -> Term | None:
-        """The query as a single product, in schema order; None if it is a union of several, or no product."""
+        """The query as a single product, in schema order; None if it is a union of several, or no product.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         terms = self.terms(schema)
         return terms[0] if len(terms) == 1 else None
 
     def operator(self, schema: Schema) -> Operator:
-        """The rows over all cells of the schema."""
+        """The rows over all cells of the schema, as an operator.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         terms = self.terms(schema)
         if len(terms) == 1:
             return term_operator(terms[0], schema)
@@ -298,12 +342,20 @@ class Query:
         return Deferred((m, schema.n_cells), lambda: Stack([term_operator(term, schema) for term in terms]))
 
     def check(self, schema: Schema) -> None:
-        """Return if the query can be asked over a schema, with the targets that it has."""
+        """Raise unless the query, with its targets, can be asked over a schema.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         self.operator(schema)
         self.targets(schema)
 
     def labels(self, schema: Schema) -> Labels:
-        """What each row is called."""
+        """The label of each row.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         terms = self.terms(schema)
         everyone = self.name or "everyone"
         if len(terms) == 1:
@@ -318,7 +370,7 @@ class Query:
         return Labels(starts[-1], make)
 
     def title(self) -> str:
-        """What the batch is called when it was given no name."""
+        """The name of the batch where none is given."""
         return self.kind
 
     def __mul__(self, other: object) -> Product:
@@ -336,7 +388,11 @@ class Query:
 
     @classmethod
     def from_plain(cls, given: dict[str, Any]) -> Query:
-        """The query whose fields a file gives; overridden where the constructor takes something else."""
+        """The query with the fields that a file gives; overridden where the constructor takes something else.
+
+        Args:
+            given: the fields of the query as JSON or TOML holds them.
+        """
         return cls(**given)
 
     def to_dict(self) -> dict[str, Any]:
