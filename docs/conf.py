@@ -28,27 +28,27 @@ default_role = "code"
 add_module_names = False
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
-autodoc_preserve_defaults = True
 napoleon_use_ivar = True
 napoleon_custom_sections = ["Guarantee", "Reference"]
 napoleon_attr_annotations = False
 
-_HEADINGS = ("Args:", "Attributes:", "Guarantee:", "Raises:", "Reference:", "Example:")
+_HEADINGS = ("Args:", "Attributes:", "Guarantee:", "Raises:", "Returns:", "Reference:", "Example:")
 
 
 def _keep_formulas(app: Any, what: str, name: str, obj: object, options: Any, lines: list[str]) -> None:
     """Show an indented formula or drawing as it stands in the source, not as a quotation."""
     kept: list[str] = []
-    heading = block = False
+    heading = block = example = False
     for line in lines:
         is_indented = line.startswith("    ")
         if line and not is_indented:
-            heading, block = line in _HEADINGS, False
+            heading, block, example = line in _HEADINGS, False, line == "Example:"
         if is_indented and not heading and not block:
             kept += [".. code-block:: text", ""]
             block = True
         # |x| would be a substitution, and a * of a formula the start of emphasis.
-        kept.append(line if is_indented and not heading else re.sub(r"(?<!`)([|*])(?!`)", r"\\\1", line))
+        as_it_is = is_indented and (example or not heading)
+        kept.append(line if as_it_is else re.sub(r"(?<!`)([|*])(?!`)", r"\\\1", line))
     # An empty comment first keeps "one thing: another" of a property from being read as a type.
     lines[:] = ["..", "", *kept] if what == "property" else kept
 

@@ -73,17 +73,17 @@ class Witness:
 
 @dataclass(frozen=True, eq=False)
 class Certificate(NotebookValue):
-    """Both sides of a plan's optimality.
+    """A proof of how close a plan is to the optimum.
 
     Attributes:
-        achieved: what the plan reaches.
+        achieved: what the plan achieves.
         lower_bound: what no noise of the kind `among` can undercut under the same privacy.
         status: "optimal" (the gap asked for was reached), "stopped" (the solver ended
             early), "heuristic" (the method does not aim at the optimum), "data-dependent" (its
             error depends on the data: both numbers are NaN, as nothing is known of either).
         witness: the dual weights (p, q) behind the bound.
         unit: what the two numbers measure.
-        among: the noise that the bound speaks of, "Gaussian" or "Laplace".
+        among: the kind of noise that the bound covers, "Gaussian" or "Laplace".
     """
 
     achieved: float
@@ -137,6 +137,10 @@ class _PlanLike(Protocol):
 
 def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     """The certificate of a plan for a workload, recomputed from scratch.
+
+    Args:
+        workload: the queries that the plan must answer, usually ``plan.workload``.
+        plan: the plan; only its strategy, goal, objective, tolerance and witness are used.
 
     Guarantee:
         `lower_bound` holds for every Gaussian noise within the plan's privacy goal, and
@@ -470,10 +474,13 @@ def proves_infeasible(
 ) -> bool:
     """Whether dual weights prove that no noise meets the workload's targets within a goal.
 
-    The middle line of (1) bounds, from below, the largest v_j over its target squared at the
-    goal's budget; where that exceeds 1, some target is missed whatever the noise.
+    The lower bound at the goal's budget is on the largest variance divided by its squared target; where it
+    exceeds 1, every noise misses some target.
 
     Args:
+        workload: the queries, with their targets.
+        goal: the privacy goal.
+        witness: the dual weights (p, q).
         spare: what a record of each cell may spend, where earlier plans have used part of the goal.
 
     Raises:

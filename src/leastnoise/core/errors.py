@@ -78,9 +78,10 @@ __all__ = [
 class LeastnoiseError(Exception):
     """Anything this library raises on purpose.
 
-    A message is given in parts: text, the arguments that it names, and at most one remedy.
+    A message is made of parts: text, the arguments that it names, and at most one remedy.
 
     Attributes:
+        *message: the parts of the message: text, names of arguments, and at most one remedy.
         field: the argument, or the key of a file, that the error is about; None where there is no single one.
         given: what was given for it, or its type. Never anything read from a table.
         remedy: what to do next; None where nothing is known.
@@ -104,10 +105,13 @@ class LeastnoiseError(Exception):
 
     @classmethod
     def must(cls, field: str, requirement: str, *, given: object, remedy: Remedy | str | None = None) -> Self:
-        """The error of an argument that is not what it must be.
+        """The error for an argument that is not what it must be.
 
         Args:
+            field: the argument, or the key of a file.
+            requirement: what it must be or do, after "must".
             given: what was given instead; its type where the value is long, or may be private.
+            remedy: what to do next; None where nothing is known.
         """
         subject = Argument(field, is_subject=True)
         shown = given.__name__ if isinstance(given, type) else repr(given)
@@ -116,7 +120,12 @@ class LeastnoiseError(Exception):
 
     @classmethod
     def unknown(cls, field: str, given: object, known: Iterable[str]) -> Self:
-        """The error of a name that nothing has.
+        """The error for a name that does not exist.
+
+        Args:
+            field: what kind of name it is, such as "attribute".
+            given: the name that was given.
+            known: the names that there are.
 
         Example:
             >>> str(InputError.unknown("attribute", "agge", ("age", "sex")))
@@ -127,10 +136,12 @@ class LeastnoiseError(Exception):
 
     @classmethod
     def at(cls, place: str, error: LeastnoiseError, *, field: str | None = None) -> Self:
-        """Another error with its place before it, which is about the same.
+        """Another error, with its place in front.
 
         Args:
-            field: what it is about at that place, if that has another name there.
+            place: where the error was found, such as "query 3".
+            error: the error to repeat.
+            field: the argument or key at that place, if it has another name there; None for the error's own.
         """
         return cls(f"{place}: ", *error.args, field=field or error.field, given=error.given)
 
@@ -151,31 +162,31 @@ def _as_parts(remedy: Remedy | str | None) -> tuple[Part | Remedy, ...]:
 
 
 class InputError(LeastnoiseError, ValueError):
-    """Something given to the library does not hold."""
+    """Something given to the library is not valid."""
 
 
 class SchemaError(InputError):
-    """An attribute, its values or its policy."""
+    """An invalid attribute, value or policy of a schema."""
 
 
 class QueryError(InputError):
-    """A query, its weight or its target."""
+    """An invalid query, weight or target."""
 
 
 class WorkloadError(InputError):
-    """A matrix or a batch of queries."""
+    """An invalid matrix or batch of queries."""
 
 
 class PrivacyError(InputError):
-    """A privacy goal that means nothing or protects nobody."""
+    """An invalid privacy goal, or one that protects nobody."""
 
 
 class DataError(InputError):
-    """A table or a count vector; the message never holds a value read from it."""
+    """A table or a count vector that cannot be used; the message never holds a value read from it."""
 
 
 class DataUnavailableError(DataError):
-    """A table that cannot be reached now: the connection is lost, or a file is locked. Nothing is spent."""
+    """A table that cannot be reached now: a lost connection, or a locked file. Nothing is spent."""
 
 
 class PlanFileError(InputError):
@@ -183,7 +194,7 @@ class PlanFileError(InputError):
 
 
 class SpecError(InputError):
-    """A specification file.
+    """An invalid specification file.
 
     Attributes:
         line: the line of its text that the error is about, from 1; None where there is no single one.
@@ -192,21 +203,25 @@ class SpecError(InputError):
     line: int | None = None
 
     def at_line(self, line: int | None) -> Self:
-        """The same error, which names the line."""
+        """The same error with the number of a line.
+
+        Args:
+            line: the number of the line, from 1; None for no single one.
+        """
         self.line = line
         return self
 
 
 class SqlError(InputError):
-    """SQL that asks for more than counts and sums; the message says where, and what can be asked."""
+    """SQL that asks for more than counts and sums; the message says where, and what is possible."""
 
 
 class DesignError(LeastnoiseError):
-    """No plan can be made as asked."""
+    """No plan can meet the request."""
 
 
 class MethodError(DesignError):
-    """A method asked for what it cannot do; the message names those that can."""
+    """A method that cannot serve the request; the message names those that can."""
 
 
 class InfeasibleError(DesignError):
@@ -215,10 +230,11 @@ class InfeasibleError(DesignError):
     Attributes:
         witness: the dual weights (p, q) that prove it; `leastnoise.bounds.certificate.proves_infeasible`
             rechecks them.
-        factor: a common factor on all targets that would do, rounded up; the proof rules out
-            factors smaller than this by more than the tolerance of the design.
+        factor: a factor on all targets that makes them feasible, rounded up; the proof rules out factors
+            smaller than this by more than the tolerance of the design.
         mu: the μ of Gaussian differential privacy that would meet the targets as they are, for
             everything one person contributes, rounded up.
+        curve: the function of μ and δ that returns ε, for `epsilon`.
     """
 
     def __init__(
@@ -236,7 +252,11 @@ class InfeasibleError(DesignError):
         self._curve = curve
 
     def epsilon(self, *, delta: float) -> float:
-        """The ε that would meet the targets at some δ, rounded up."""
+        """The ε that would meet the targets at some δ, rounded up.
+
+        Args:
+            delta: δ, between 0 and 1.
+        """
         return self._curve(self.mu, delta)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -246,11 +266,11 @@ class InfeasibleError(DesignError):
 
 
 class LedgerError(LeastnoiseError):
-    """The record of the budget refuses; the message says whether anything was spent."""
+    """The ledger refuses; the message says whether anything was spent."""
 
 
 class LedgerFileError(LedgerError):
-    """A ledger that is damaged, altered, rolled back, read-only, or has no room on its disk."""
+    """A ledger that is damaged, modified, rolled back, read-only, or out of disk space."""
 
 
 class LedgerBusyError(LedgerError):
@@ -258,13 +278,14 @@ class LedgerBusyError(LedgerError):
 
 
 class LedgerMismatchError(LedgerError):
-    """A ledger for another dataset, limit, plan or notion of neighbours; nothing was spent."""
+    """A ledger for another dataset, limit, plan or neighbouring relation; nothing was spent."""
 
 
 class OverBudgetError(LedgerError):
     """Too little is left for a release; nothing was spent.
 
     Attributes:
+        message: the text of the error.
         remaining: what is left, as `Ledger.remaining` gives it.
     """
 
@@ -284,11 +305,13 @@ class AlreadySpentError(LedgerError):
 class UnstoredError(LedgerError):
     """A release that is paid for, and whose answers could not be stored yet: they are kept here, in memory.
 
-    They are returned by `store`, once they are stored, and by nothing else. When this error is discarded they
-    are lost, and the release has to be paid for again under another id.
+    Only `store` returns them, once they are stored. When this error is discarded they are lost, and the
+    release has to be paid for again under another id.
 
     Attributes:
+        message: the text of the error.
         release_id: what the ledger knows the release by.
+        store: the function that `store` calls.
     """
 
     def __init__(self, message: str, *, release_id: str, store: Callable[[], Any]) -> None:
@@ -297,7 +320,7 @@ class UnstoredError(LedgerError):
         self._store = store
 
     def store(self) -> Any:
-        """Try again, until it succeeds or Ctrl-C stops it; the Release, once its answers are stored.
+        """Try again until it succeeds or Ctrl-C stops it; returns the `Release` once its answers are stored.
 
         Raises:
             UnstoredError: if it was stopped again.
@@ -309,7 +332,7 @@ class UnstoredError(LedgerError):
 
 
 class NotYetError(LeastnoiseError, NotImplementedError):
-    """A promised feature that this version does not have."""
+    """A feature that this version does not have."""
 
 
 class TooLargeError(LeastnoiseError, MemoryError):
@@ -317,7 +340,7 @@ class TooLargeError(LeastnoiseError, MemoryError):
 
 
 class RandomnessError(LeastnoiseError, OSError):
-    """The system's generator failed; nothing is released and the budget stays spent."""
+    """The system's random generator failed; nothing is released and the budget stays spent."""
 
 
 class MissingExtraError(LeastnoiseError, ImportError):

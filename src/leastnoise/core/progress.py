@@ -56,12 +56,12 @@ def gap_to_text(gap: float | None) -> str:
 
 @dataclass(frozen=True)
 class Progress:
-    """Where a search stands.
+    """Progress of a search.
 
     Attributes:
-        step: how many steps were taken.
+        step: the number of steps taken.
         gap: how far the best so far may be from the optimum; infinite where that is not known.
-        seconds: seconds since it began.
+        seconds: the time since it began, in seconds.
     """
 
     step: int

@@ -25,14 +25,14 @@ _NOT_SEPARATORS = '\n\r"\0'
 
 @dataclass(frozen=True)
 class FileFormat(NotebookValue):
-    """How CSV files and spreadsheets are read, where it is not the usual.
+    """How CSV files and spreadsheets are written, where they differ from the defaults.
 
     Args:
-        separator: the character between fields; a comma in .csv and a tab in .tsv files unless given.
+        separator: the character between fields; by default a comma in .csv and a tab in .tsv files.
         quote: the character around fields that hold separators, ``'"'`` or ``"'"``; None for files without.
         encoding: "utf-8", "utf-16", "cp1252" (Windows), "iso-8859-1" and a few others. A byte order mark
             decides unless one is given.
-        sheet: the name of the sheet of a spreadsheet; the first one unless given.
+        sheet: the name of the sheet of a spreadsheet; the first one by default.
 
     Example:
         >>> FileFormat(separator=";", encoding="cp1252")
@@ -57,7 +57,7 @@ class FileFormat(NotebookValue):
             raise DataError.must("sheet", "be the name of a sheet", given=self.sheet)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is not the usual, by name."""
+        """The arguments that differ from their defaults."""
         given = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: value for name, value in given.items() if value != getattr(FileFormat, name)}
 

@@ -50,13 +50,13 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class Data(NotebookValue):
-    """A table and its schema: a handle that counts when asked, and shows nothing by itself.
+    """A table and its schema: a handle that counts on demand and shows no values.
 
     Attributes:
         schema: the declared attributes.
         kind: where the records are.
-        who: the column that names the person, and the ids in it that name nobody; None without one.
-        is_held: whether the records are in memory and stay as they are for as long as this handle exists.
+        who: the column that identifies the person, and the ids in it that identify nobody; None without one.
+        is_held: whether the records are in memory and cannot change while this handle exists.
         format: how its files are written, where it is read from files.
     """
 
@@ -71,11 +71,11 @@ class Data(NotebookValue):
 
     @property
     def person(self) -> str | None:
-        """The column that names the person, or None."""
+        """The column that identifies the person, or None."""
         return None if self.who is None else self.who.column
 
     def counts(self, *attributes: str, records_per_person: int | None = None) -> npt.NDArray[np.int64]:
-        """How many records hold each combination of values of these attributes, zeros included.
+        """The number of records with each combination of values of these attributes, zeros included.
 
         The shape is the sizes of the attributes in the order asked; without any,
         the answer is the number of records in the schema's cells. A record counts
@@ -83,12 +83,11 @@ class Data(NotebookValue):
         sum of `vector` over the attributes left out.
 
         Args:
-            records_per_person: keep at most this many records of each person, chosen in
-                a fixed hash order of that person's own records. Records that no cell
-                takes come last and displace none, and those of nobody are dropped: without an
-                id, with a declared placeholder, or with one that cannot be told apart
-                exactly (see `leastnoise.data.people`). Needs ``person``; None takes all
-                records as they are.
+            *attributes: the names of the attributes, in the order of the array's axes.
+            records_per_person: keep at most this many records of each person, chosen in a fixed hash order of
+                that person's own records. Records in no cell come last and displace none. Records of nobody
+                are dropped: those without an id, with a declared placeholder, or with an id that cannot be
+                compared exactly (see `leastnoise.data.people`). Needs ``person``; None keeps all records.
 
         Guarantee:
             Adding or removing one record changes one entry by one, or none. With
@@ -120,8 +119,8 @@ class Data(NotebookValue):
             subsets: the attributes of each table, as in ``[("age", "sex"), ("age",), ()]``;
                 ``()`` asks for the number of records in the schema's cells.
             records_per_person: as in `counts`.
-            progress: called with a `ScanProgress` about twice a second while the engine works;
-                what it raises ends the count.
+            progress: called with a `ScanProgress` about twice a second while the engine works; an exception
+                that it raises ends the count.
 
         Guarantee:
             That of `counts`, for each table; and every table is a sum of the same cells of
@@ -154,12 +153,13 @@ class Data(NotebookValue):
         earliest_by: str | None = None,
         progress: Callable[[ScanProgress], object] | None = None,
     ) -> TablesAndRest:
-        """What `tables` gives, and how many records are in none of the cells: true numbers, to be kept.
+        """What `tables` gives, and the number of records in no cell: true numbers, to be kept secret.
 
         Args:
-            left_out_by: attributes of which it is told, too, how many of these records each has no cell for.
-            earliest_by: the attribute that is time, where the earliest records of each person are to be kept:
-                in the order of its values, and in that of the hash within each.
+            subsets, records_per_person, progress: as in `tables`.
+            left_out_by: attributes for which to count, too, how many of these records each leaves out.
+            earliest_by: the time attribute, to keep the earliest records of each person: in the order of its
+                values, and in hash order within each.
 
         Guarantee:
             That of `tables`, with "no cell" as one cell more: adding or removing one record changes one
@@ -206,9 +206,12 @@ class Data(NotebookValue):
         return TablesAndRest([found[place] for place in range(len(asked))], rests.pop(), tuple(n_left_out))
 
     def scan_plan(self, subsets: Iterable[Iterable[str]]) -> ScanPlan:
-        """How `tables` will count these tables; no record is read for it.
+        """How `tables` would count these tables; reads no record.
 
-        Spark's executors are asked, once per session, whether they have Python, NumPy and PyArrow.
+        Asks Spark's executors, once per session, whether they have Python, NumPy and PyArrow.
+
+        Args:
+            subsets: as in `tables`.
         """
         scans = self._scans([self._checked_subset(subset) for subset in subsets], [])
         sizes = [sum(n_cells_of(block, self.schema) for block in scan) for scan in scans]
@@ -315,7 +318,11 @@ class Data(NotebookValue):
             )
 
     def vector(self, *, records_per_person: int | None = None) -> npt.NDArray[np.int64]:
-        """The counts of all cells, shape (n,), the last attribute fastest; see `counts`."""
+        """The counts of all cells, shape (n,), the last attribute fastest; see `counts`.
+
+        Args:
+            records_per_person: as in `counts`.
+        """
         return self.counts(*self.schema.names, records_per_person=records_per_person).ravel()
 
     def __repr__(self) -> str:
@@ -333,7 +340,7 @@ def vectorize(
     person_unknown: Iterable[Any] = (),
     format: FileFormat | None = None,
 ) -> Data:
-    """A lazy handle on a table, which counts its records in the cells of a schema.
+    """A lazy handle on a table that counts its records in the cells of a schema.
 
     Args:
         source: the path, the folder or a glob of CSV, TSV, JSON Lines, Parquet, Feather or Excel files, or a
@@ -341,13 +348,12 @@ def vectorize(
             Dataset, a DuckDB relation, an Ibis table, or anything with the method ``__arrow_c_stream__``,
             such as a RecordBatchReader, which is read once, now. It must not change while in use. A
             column that files lack is taken from their folders, as in ``year=2026/part.parquet``.
-        schema: the declared attributes; each must be the exact name of a column.
-        person: the column that names the person, for tables in which a person may have several records.
-            `measure` then keeps at most the plan's ``records_per_person`` of each. Without it, that number is
-            a promise of yours about the table, and nothing checks it.
-        person_unknown: ids in that column which stand for nobody in particular, as in
-            ``["unknown", 0]``. Records that have one are left out: shared by many people,
-            it would be one person with thousands of records.
+        schema: the declared attributes; each must have the exact name of a column.
+        person: the column that identifies the person, for tables in which a person may have several records.
+            `measure` then keeps at most the plan's ``records_per_person`` records of each. Without it, that
+            number is your promise about the table, which nothing checks.
+        person_unknown: ids in that column that identify nobody, as in ``["unknown", 0]``. Their records are
+            left out: an id shared by many people would count as one person with thousands of records.
         format: how files are written, as in ``FileFormat(separator=";", encoding="cp1252")``.
 
     Raises:

@@ -44,43 +44,46 @@ def design(
     """The plan with the least noise for a workload and a privacy goal. Never sees data.
 
     Args:
-        privacy: the goal. It may be left out where queries have targets: the plan then
-            spends the least μ that meets them all, `plan.privacy`. `LeastLoss(delta=1e-6,
-            records_per_person=3)` does so too, and finds the least ε at this δ, for all records of a
-            person. With ``after`` it is the goal for
-            all those plans and this one together, and left out, what they spend together already.
-        objective: what accurate means: `TotalVariance()`, `MaxVariance()`, `AbsoluteError()` or
-            `Targets()`. Unless given, the total variance; where queries have targets, within them; where
-            they have and there is no goal, the targets alone.
-        method: "auto", or a name from `methods()`. "auto" tries what can serve within the time, until a plan
-            is proved to be the optimum, and keeps the best; under pure privacy, where no method is optimal,
-            it refines that one as well. `Plan.tried` says what each achieved.
-        options: what the method understands; `methods()` lists them.
-        after: plans that were, or will be, released before this one about the same frozen table, each as
-            often as it is. The new plan uses what they leave in each cell. Without a goal it is free in
-            the worst case, and in the worst case only: people in cells with slack lose protection they
-            had. A ledger takes it only when it holds releases of those plans. For Gaussian noise,
-            records added or removed, and cells that can be listed; method "dense".
-        over: an attribute that is time, such as "month", its values in order. The plan is that of the whole
-            horizon, and its rows are such that each period can be published when it ends (`open_stream`),
-            at no loss. For Gaussian noise, and records added or removed; methods "dense" and "residuals".
+        workload: the queries to answer, from `assemble` or `Workload.from_matrix`.
+        privacy: the privacy goal. It may be left out where queries have targets: the plan then spends the
+            least μ that meets them all, `plan.privacy`. ``LeastLoss(delta=1e-6, records_per_person=3)`` also
+            finds the least loss, states it as ε at this δ, and covers all records of a person. With ``after``
+            the goal is for all those plans and this one together; left out, it is what they spend together
+            already.
+        objective: what to minimise: `TotalVariance()`, `MaxVariance()`, `AbsoluteError()` or `Targets()`. By
+            default the total variance; where queries have targets, the total variance within them; where they
+            have and no goal is given, the targets alone.
+        method: "auto", or a name from `methods()`. "auto" tries the methods that can serve within the time
+            until one is proved optimal, and keeps the best plan; under pure privacy, where no method is
+            optimal, it also refines that plan. `Plan.tried` lists what each achieved.
+        options: options of the method; `methods()` lists them.
+        after: plans that were, or will be, released before this one about the same frozen table, listed once
+            per release. The new plan uses what they leave in each cell. Without a goal it costs nothing in
+            the worst case, and in the worst case only: people in cells with slack lose protection that they
+            had. A ledger accepts it only if it holds releases of those plans. Needs Gaussian noise,
+            add-remove neighbours, cells that can be listed, and method "dense".
+        over: the time attribute, such as "month", whose values are in order. The plan covers all periods, and
+            its rows are such that each period can be published when it ends (`open_stream`), at no loss of
+            accuracy. Needs Gaussian noise, add-remove neighbours, and method "dense" or "residuals". None for
+            a plan that is measured at once.
         tol: the relative gap to the proven optimum at which the search may stop.
-        time_limit: seconds; the best plan so far is returned with its honest gap. Without one, searches count
-            their steps, so that a busy machine gives the same plan later; under pure privacy "auto" takes
-            some seconds up to 256 cells and about a minute for 2,000.
-        backend: "numpy", "torch" or "cuda".
-        progress: called with a `Progress` after every step. Unless given, a notebook shows a bar where it
-            takes more than a second; ``False`` for none.
+        time_limit: seconds, after which the best plan so far is returned with its actual gap. None counts
+            steps instead, so that a busy machine gives the same plan later; under pure privacy "auto" then
+            takes some seconds up to 256 cells and about a minute for 2,000.
+        backend: the library that does the linear algebra: "numpy", "torch" or "cuda".
+        progress: called with a `Progress` after every step. By default a notebook
+            shows a bar if this takes more than a second; ``False`` for none.
 
-    The same request gives the same plan again, digest included, on the same machine, with the same versions
-    of the libraries and one thread for linear algebra, unless a time limit ended the search: `Plan.ended`
-    says so. Keep the plan, not the request, where the same noise is needed later.
+    The same request gives the same plan, digest included, on the same machine, with the same library versions
+    and one thread for linear algebra, unless a time limit ended the search (`Plan.ended` says so). Keep the
+    plan, not the request, if you need the same noise later.
 
     Raises:
         MethodError: if the method cannot serve the request; the message names those that can.
         InfeasibleError: if no noise meets the targets within the goal; it holds the proof.
-        PrivacyError: if plans of ``after`` do not add up with this one, or exceed the goal already.
-        DesignError: if a query counts cells in which they leave nothing, naming some of them.
+        PrivacyError: if the plans in ``after`` cannot be combined with this one, or exceed the goal already.
+        DesignError: if a query counts cells in which those plans leave nothing; the message names some of
+            them.
     """
     with progress_shown(progress, "designing", _step_to_line) as tell:
         request = checked_request(

@@ -81,28 +81,35 @@ MAX_LISTED_CELLS = 2**17
 class Plan(NotebookValue):
     """What to measure, chosen for a workload and a privacy goal.
 
-    Where it was designed after other plans, the goal is for all of them and this one together: whoever
-    lost less than most may lose as much as they did. `profile`, `mu`, `epsilon`, `delta`, `charge` and
-    `spent_per_person` are about this plan alone; `spent_together` and `spare` about all of them.
+    Where it was designed after other plans, the goal is for all of them and this one together: records in
+    cells that lost little so far may lose as much as the others. `profile`, `mu`, `epsilon`, `delta`,
+    `charge` and `spent_per_person` are about this plan alone; `spent_together` and `spare` about all of them.
 
     Attributes:
-        method: the name of the family that was used.
+        workload: the queries that it answers.
+        privacy: the privacy goal that it keeps.
+        objective: what it minimises.
+        method: the name of the method that found it.
         strategy: the integer rows that are measured, and the scale of their noise; None where
             what is measured depends on the data.
         witness: the dual weights behind the certificate's lower bound.
+        claim: the certificate's status where the optimum is not proved: "stopped", "heuristic" or
+            "data-dependent".
+        tol: the relative gap up to which the certificate says "optimal".
         note: how the strategy was found.
-        has_goal: whether `privacy` was asked for; else it is the least that meets the targets.
-        mechanism: what `measure` does where there is no strategy.
+        options: the options of the method.
+        has_goal: whether a privacy goal was given; otherwise `privacy` is the least that meets the targets.
+        mechanism: what `measure` does where there is no strategy; None otherwise.
         after: digests of the plans that this one was designed after, in order.
-        used: what they spend together in each cell; None without any. In a loaded plan it is what the
-            file says: the ledger adds up for itself what was really released.
+        used: what those plans spend together in each cell; None without any. In a loaded plan this is what
+            the file says: the ledger itself adds up what was really released.
         ended: how the search for the strategy ended: "converged", "exhausted" (at its limit of steps) or
             "deadline" (at its time limit); None where that was not recorded.
-        over: the attribute that is time, where the rows can be measured period by period; else None.
-        horizon: the plan of all periods, where this one is the part that is due by one of them; else None.
-        period: the number of that period.
-        tried: the methods that were tried for it or left out, in order, with what each achieved; empty where
-            there was only one.
+        tried: the methods that were tried or skipped, in order, with what each achieved; empty where there
+            was only one.
+        over: the time attribute, where the rows can be measured period by period; otherwise None.
+        horizon: the plan of all periods, where this one is the part due by one of them; otherwise None.
+        period: the number of that period; None without `horizon`.
     """
 
     _unlisted = unlisted(
@@ -135,17 +142,21 @@ class Plan(NotebookValue):
 
     @cached_property
     def certificate(self) -> Certificate:
-        """Both sides of the plan's optimality, recomputed from workload, strategy and witness.
+        """The certificate, recomputed from workload, strategy and witness.
 
-        Of the part that is due by some period, those of the plan of all periods.
+        For the part that is due by one period, the certificate of the plan of all periods.
         """
         return certify(self.workload, self) if self.horizon is None else self.horizon.certificate
 
     def with_trials(self, tried: tuple[Trial, ...], ended: Ended | None) -> Plan:
-        """The same plan, which lists what was tried for it and says how all of that ended.
+        """The same plan with another list of trials and another `ended`.
 
-        Neither its strategy nor its proof depends on either, and both were checked when the plan was made:
-        checking and proving them again took longer than `design` may.
+        Its strategy and its proof depend on neither, and both were checked when the plan was made: checking
+        them again took longer than `design` may.
+
+        Args:
+            tried: the methods that were tried or left out, in order.
+            ended: how the whole search ended, as in `ended`.
         """
         listed = object.__new__(Plan)
         held = {each.name: getattr(self, each.name) for each in fields(self)}
@@ -166,12 +177,11 @@ class Plan(NotebookValue):
 
     @cached_property
     def distance(self) -> float | None:
-        """How far the queries that are answered lie from those asked; None where it depends on the data.
+        """How far the answered queries are from the ones asked; None where it depends on the data.
 
-        The largest difference of two coefficients, beside the largest coefficient w of the query: answers
-        are biased by at most this times w times the number of records. It is 0 for whole coefficients and
-        wherever all cells are measured; queries with other coefficients are measured through a basis that
-        is rounded.
+        The largest difference of two coefficients, relative to the largest coefficient w of the query: the
+        bias of an answer is at most this times w times the number of records. It is 0 for whole-number
+        coefficients and wherever all cells are measured; other queries are measured through a rounded basis.
         """
         return None if self.strategy is None else self.strategy.distance_of(self.workload)
 
@@ -181,7 +191,7 @@ class Plan(NotebookValue):
         return None if self.strategy is None else self.strategy.spreads(self.workload)
 
     def fixed_strategy(self) -> Measured:
-        """The strategy, for what cannot be told without one.
+        """The strategy, where it does not depend on the data.
 
         Raises:
             MethodError: where what is measured depends on the data.
@@ -197,7 +207,7 @@ class Plan(NotebookValue):
         return self.strategy
 
     def known_stderr(self) -> Array:
-        """`stderr`, for what cannot be told without it.
+        """`stderr`, where it does not depend on the data.
 
         Raises:
             MethodError: where it depends on the data.
@@ -222,7 +232,7 @@ class Plan(NotebookValue):
     def profile(self) -> Array:
         """What a record of each cell spends, (n,): μ² for Gaussian noise, ε for Laplace, rounded up.
 
-        Where neighbours replace a record, the most that replacing one of this cell spends.
+        With replace-one neighbours, the most that replacing a record of this cell spends.
         """
         return np.array([float_above(spent) for spent in self.spent_per_cell])
 
@@ -230,7 +240,7 @@ class Plan(NotebookValue):
     def spare(self) -> Array:
         """What a record of each cell could still spend within the goal, (n,), rounded down.
 
-        Where there are earlier plans: after them and this one, within the goal for all together.
+        Where there are earlier plans: what they and this one leave of the common goal.
         """
         left = self.privacy.budget
         spent = self.spent_per_cell if self.used is None else self._costs_together()
@@ -245,7 +255,7 @@ class Plan(NotebookValue):
     def spent_together(self) -> Fraction:
         """μ² or ε that one person spends over this plan and those it was designed after, exactly.
 
-        The largest sum over any cell, not the sum of the largest.
+        The largest sum over any one cell, not the sum of the largest.
         """
         if self.used is None:
             return self.spent_per_person
@@ -255,8 +265,8 @@ class Plan(NotebookValue):
     def factor(self) -> float | None:
         """The largest standard error as a multiple of its target, rounded up; None without targets.
 
-        At most 1 for plans that had to meet them: for targets without a privacy goal, and for the
-        total variance within targets. None also where standard errors depend on the data.
+        At most 1 for plans that had to meet their targets: those without a privacy goal, and those for total
+        variance within targets. None also where standard errors depend on the data.
         """
         if not self.workload.has_targets or self.spreads is None:
             return None
@@ -285,7 +295,7 @@ class Plan(NotebookValue):
 
     @property
     def asked_privacy(self) -> Goal | LeastLoss:
-        """What `design` was given: the goal, or for whom the least loss was sought."""
+        """The `privacy` argument of `design`: the goal, or the `LeastLoss`."""
         return self.privacy if self.has_goal else least_loss_of(self.privacy)
 
     @property
@@ -296,7 +306,11 @@ class Plan(NotebookValue):
         return root_above(self.spent_per_person)
 
     def epsilon(self, *, delta: float | None = None) -> float:
-        """The ε that this plan alone spends at some δ, rounded up. Pure privacy needs no δ."""
+        """The ε that this plan alone spends at some δ, rounded up. Pure privacy needs no δ.
+
+        Args:
+            delta: δ, between 0 and 1; left out for pure privacy.
+        """
         if self.privacy.noise.is_pure:
             return float_above(self.spent_per_person)
         if delta is None:
@@ -308,7 +322,11 @@ class Plan(NotebookValue):
         return epsilon_of(self.spent_per_person, delta)
 
     def delta(self, *, epsilon: float) -> float:
-        """The δ that this plan alone spends at some ε, rounded up."""
+        """The δ that this plan alone spends at some ε, rounded up.
+
+        Args:
+            epsilon: ε, zero or more.
+        """
         if self.privacy.noise.is_pure:
             if exact_number("epsilon", epsilon) >= self.spent_per_person:
                 return 0.0
@@ -320,12 +338,15 @@ class Plan(NotebookValue):
         return delta_of(self.spent_per_person, epsilon)
 
     def asked(self, query: Query) -> Workload:
-        """A further query as a workload of its own, checked to be answerable from this plan.
+        """A further query as a workload of its own, if this plan can answer it.
 
-        Where what is measured depends on the data, every query is: all cells are estimated.
+        Where what is measured depends on the data, it can answer every query: all cells are estimated.
+
+        Args:
+            query: any query over the plan's schema.
 
         Raises:
-            QueryError: naming the query and what to do.
+            QueryError: if it cannot; the message names the query and says what to do.
         """
         if not isinstance(query, Query):
             raise QueryError.must("query", "be a query such as Total()", given=type(query))
@@ -355,6 +376,9 @@ class Plan(NotebookValue):
     def variance(self, query: Query) -> Array:
         """The variance of the answers to any query in the plan's row space.
 
+        Args:
+            query: any query over the plan's schema; it need not be in the workload.
+
         Raises:
             QueryError: if the plan does not measure enough to answer it.
             MethodError: where it depends on the data.
@@ -363,6 +387,10 @@ class Plan(NotebookValue):
 
     def covariance(self, query: Query, other: Query | None = None) -> Array:
         """The covariances of the answers to a query with those to another, or to itself: a dense array.
+
+        Args:
+            query: any query over the plan's schema.
+            other: the other query; None for the covariances of the first one's own answers.
 
         Raises:
             QueryError: if the plan does not measure enough to answer them.
@@ -378,11 +406,11 @@ class Plan(NotebookValue):
 
     @cached_property
     def digest(self) -> str:
-        """A SHA-256 over everything that the plan holds: what a ledger knows it by.
+        """A SHA-256 over everything that the plan holds; ledgers identify the plan by it.
 
-        It identifies the plan, not the request. The same request gives the same digest again on the same
-        machine, with the same versions of the libraries and one thread for linear algebra, unless a time
-        limit ended the search (`ended` is "deadline"); saving and loading never changes it.
+        It identifies the plan, not the request. The same request gives the same digest on the same machine,
+        with the same library versions and one thread for linear algebra, unless a time limit ended the search
+        (`ended` is "deadline"); saving and loading never change it.
         """
         return container.digest_of(*self.to_parts())
 
@@ -390,7 +418,7 @@ class Plan(NotebookValue):
     def charge(self) -> Charge:
         """What measuring the plan once costs, exactly, cell by cell where cells can be listed.
 
-        Of this plan alone: a ledger adds it to what it holds of the earlier ones.
+        The cost of this plan alone: a ledger adds it to the earlier ones.
         """
         per_cell = self._cell_costs()
         if per_cell is not None:
@@ -428,7 +456,11 @@ class Plan(NotebookValue):
         return import_module("leastnoise.report.plots").plot_plan(self)
 
     def save(self, path: str | Path) -> Path:
-        """Write the plan to one file, which `load_plan` reads back; returns the path."""
+        """Write the plan to one file, which `load_plan` reads back; returns the path.
+
+        Args:
+            path: the file to write; an existing one is replaced.
+        """
         return container.write(path, "plan", *self.to_parts())
 
     def __iter__(self) -> Iterator[str]:
@@ -451,7 +483,7 @@ class Plan(NotebookValue):
         return plan_to_text(self)
 
     def earlier_plans_to_text(self) -> list[str]:
-        """What this plan and those before it spend together, and for whom that is free; [] without any."""
+        """What this plan and the earlier ones spend together, and for whom that is free; [] without any."""
         return earlier_plans_to_text(self)
 
 

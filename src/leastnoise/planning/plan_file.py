@@ -37,12 +37,14 @@ from leastnoise.strategy import (
 def load_plan(path: str | Path) -> Plan:
     """The plan that `Plan.save` wrote.
 
+    Args:
+        path: the file of the plan.
+
     Guarantee:
-        The sensitivity is recomputed from the integer rows in the file and
-        compared with the goal before a plan is returned, in every cell together with
-        what the file says of earlier plans; the certificate is recomputed when first
-        asked for. Nothing the file claims is believed; whether earlier plans were
-        released, and at what cost, is for the ledger to say.
+        The sensitivity is recomputed from the integer rows in the file and checked against the goal before a
+        plan is returned, in every cell together with what the file says of earlier plans; the certificate is
+        recomputed when first used. Nothing the file claims is trusted; the ledger decides whether earlier
+        plans were released, and at what cost.
 
     Raises:
         PlanFileError: for anything that is not a plan, or one that does not keep its goal.

@@ -147,7 +147,11 @@ def delta_of(mu_squared: Number, epsilon: Number) -> float:
 
 
 def epsilon_of(mu_squared: Number, delta: Number) -> float:
-    """The ε that μ-GDP gives at δ, rounded up: the least float that is proved, possibly 0.
+    """The ε of μ-GDP at δ, rounded up: the smallest float that is proved, possibly 0.
+
+    Args:
+        mu_squared: μ², zero or more.
+        delta: δ, between 0 and 1.
 
     Guarantee:
         δ(ε; μ) ≤ ``delta`` at the returned ε. It is infinite if no float is large enough.

@@ -39,13 +39,13 @@ _CALIBRATIONS = ("exact", "classic")
 
 @dataclass(frozen=True, repr=False)
 class Goal(NotebookValue, ABC):
-    """A privacy promise: how much, and for whom.
+    """A privacy goal: how much may be spent, and for whom.
 
     Args:
-        neighbours: two tables are neighbours when one record is added or removed
-            ("add-remove") or replaced by another ("replace-one"); `relation` is what that means.
-        records_per_person: the most records one person can have, k; the promise
-            holds for all of them together, so one record may spend μ²/k² or ε/k.
+        neighbours: which tables are neighbours: those that differ by one record more or fewer ("add-remove"),
+            or by one record replaced ("replace-one"). `relation` holds what follows from it.
+        records_per_person: the largest number of records that one person can have, k. The goal covers all of
+            them together, so one record may spend μ²/k² or ε/k.
     """
 
     _unlisted = unlisted("budget budget_per_person column_budget noise relation short")
@@ -67,7 +67,7 @@ class Goal(NotebookValue, ABC):
 
     @property
     def relation(self) -> Neighbours:
-        """Which tables are neighbours, with the arithmetic that follows from it."""
+        """The neighbouring relation, with its arithmetic."""
         return neighbours_named(self.neighbours)
 
     @abstractmethod
@@ -102,16 +102,16 @@ class Goal(NotebookValue, ABC):
 
     @property
     def budget_per_person(self) -> Fraction:
-        """What everything that one person contributes may spend, exactly: μ² or ε."""
+        """What one person's records may spend together, exactly: μ² or ε."""
         return self.budget * self.noise.times(self.records_per_person)
 
     @property
     def column_budget(self) -> Fraction:
-        """What a column of a strategy may spend, exactly, where the neighbouring relation changes it most."""
+        """What a column of a strategy may spend, exactly, under the neighbouring relation's worst change."""
         return self.relation.column_budget(self.budget, self.noise)
 
     def to_dict(self) -> dict[str, str | int | float]:
-        """The goal as text and numbers that JSON keeps exactly; ``goal_from_dict`` reads it back.
+        """The goal as text and numbers that JSON holds exactly; ``goal_from_dict`` reads it back.
 
         Example:
             >>> GDP(Fraction(1, 3)).to_dict()
@@ -126,12 +126,12 @@ class Goal(NotebookValue, ABC):
         """The notion by its full name, and by a short one with its numbers."""
 
     def statement(self, *, by_person: bool = False) -> str:
-        """One sentence for people, without the full stop.
+        """The goal as one sentence, without the full stop.
 
         Args:
-            by_person: whether a column says whose record is whose, so that at most ``records_per_person``
-                of each person were counted. The promise is then about all records of one person: one
-                record more of the same person may take the place of another, which is two changes.
+            by_person: whether a column of the table identifies the person, so that at most
+                ``records_per_person`` records of each were counted. The sentence is then about all records of
+                one person: one more record of the same person may displace another, which is two changes.
 
         Example:
             >>> print(ApproxDP(epsilon=1, delta=1e-6).statement())
@@ -142,7 +142,11 @@ class Goal(NotebookValue, ABC):
         return f"{self._formula()[0]} with {numbers}, {self._between(by_person)}"
 
     def short(self, *, by_person: bool = False) -> str:
-        """The same in few words."""
+        """The statement in a few words.
+
+        Args:
+            by_person: as in `statement`.
+        """
         return f"{self._formula()[1]}, {self._between(by_person)}"
 
     def _between(self, by_person: bool) -> str:
@@ -165,7 +169,10 @@ class Goal(NotebookValue, ABC):
 
 @dataclass(frozen=True, repr=False)
 class PureDP(Goal):
-    """ε-differential privacy, served with Laplace noise.
+    """ε-differential privacy, by Laplace noise.
+
+    Args:
+        epsilon: ε, positive; a number, or a `Fraction` for an exact one.
 
     Example:
         >>> PureDP(1, records_per_person=3).epsilon_per_record
@@ -191,16 +198,21 @@ class PureDP(Goal):
 
 @dataclass(frozen=True, repr=False)
 class ApproxDP(Goal):
-    """(ε, δ)-differential privacy, served with Gaussian noise.
+    """(ε, δ)-differential privacy, by Gaussian noise.
 
-    ``calibration="exact"`` takes the largest μ² with δ(ε; μ) ≤ δ. "classic" takes
-    the papers' μ² = ε² / (2 ln(2/δ)), only to reproduce their numbers.
+    ``calibration="exact"`` uses the largest μ² with δ(ε; μ) ≤ δ. "classic" uses the papers' μ² = ε² / (2
+    ln(2/δ)), only to reproduce their numbers.
+
+    Args:
+        epsilon: ε, positive; a number, or a `Fraction` for an exact one.
+        delta: δ, between 0 and 1.
+        calibration: how μ² follows from ε and δ: "exact" or "classic".
 
     Guarantee:
         Under either calibration δ(ε; μ) ≤ ``delta`` is proved, not approximated.
 
     Raises:
-        PrivacyError: also when the classic formula would not keep the promise.
+        PrivacyError: if an argument is out of range, or the classic formula would not satisfy (ε, δ).
 
     Example:
         >>> round(float(ApproxDP(epsilon=1, delta=1e-6).mu_squared), 9)
@@ -246,7 +258,10 @@ class ApproxDP(Goal):
 
 @dataclass(frozen=True, repr=False)
 class ZCDP(Goal):
-    """ρ-zero-concentrated differential privacy, served with Gaussian noise: μ² = 2ρ.
+    """ρ-zero-concentrated differential privacy, by Gaussian noise: μ² = 2ρ.
+
+    Args:
+        rho: ρ, positive; a number, or a `Fraction` for an exact one.
 
     Reference:
         Bun and Steinke (2016), arXiv:1605.02065, Proposition 1.6.
@@ -269,7 +284,10 @@ class ZCDP(Goal):
 
 @dataclass(frozen=True, repr=False)
 class GDP(Goal):
-    """μ-Gaussian differential privacy, served with Gaussian noise.
+    """μ-Gaussian differential privacy, by Gaussian noise.
+
+    Args:
+        mu: μ, positive; a number, or a `Fraction` for an exact one.
 
     Example:
         >>> GDP(0.5, records_per_person=2).mu_squared

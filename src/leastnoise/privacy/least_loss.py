@@ -19,16 +19,16 @@ _DIGITS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class LeastLoss(NotebookValue):
-    """In place of a goal where queries have targets: `design` finds the least loss that meets them all.
+    """Instead of a goal, where queries have targets: `design` finds the least privacy loss that meets them.
 
-    Without ``delta`` the plan states its μ, which is an ε for every δ. With ``delta`` the plan's goal is
+    Without ``delta`` the plan states its μ, which gives an ε for every δ. With ``delta`` the plan's goal is
     ``ApproxDP`` with the least ε at this δ, rounded up to six digits.
 
     Args:
         delta: the δ at which ε is stated; None states μ.
         neighbours: as for a goal.
-        records_per_person: the most records one person can have, k. The loss is for all of them together:
-            targets that need μ for one record need k μ.
+        records_per_person: the largest number of records that one person can have, k. The loss covers all of
+            them together: targets that need μ for one record need k μ.
 
     Example:
         >>> LeastLoss(delta=1e-6, records_per_person=3)
@@ -51,12 +51,17 @@ class LeastLoss(NotebookValue):
 
     @property
     def unit_goal(self) -> GDP:
-        """A goal of μ² = 1 for one record: only the shape of the noise is sought within it."""
+        """The goal μ² = 1 for one record, within which only the shape of the noise is sought."""
         k = self.records_per_person
         return GDP(k, neighbours=self.neighbours, records_per_person=k)
 
     def goal_at(self, epsilon: Number, delta: Number) -> ApproxDP:
-        """The goal of this ε for the same people; ``delta`` where none was given."""
+        """The goal of this ε for the same people; ``delta`` where none was given.
+
+        Args:
+            epsilon: ε of the goal.
+            delta: δ of the goal, used only where this object has none.
+        """
         return ApproxDP(
             epsilon,
             delta if self.delta is None else self.delta,
@@ -65,13 +70,16 @@ class LeastLoss(NotebookValue):
         )
 
     def goal_for(self, spent: Fraction) -> Goal:
-        """The least goal that noise keeps whose μ² for one record is ``spent``.
+        """The least goal for noise that spends this μ² per record.
+
+        Args:
+            spent: μ² that one record spends, exactly.
 
         Guarantee:
             `Goal.budget` of what is returned is at least ``spent``, compared in rationals.
 
         Raises:
-            PrivacyError: if δ alone covers everything, so that ε would be 0.
+            PrivacyError: if δ alone covers the loss, so that ε would be 0.
         """
         k = self.records_per_person
         everything = spent * k * k
@@ -95,7 +103,7 @@ class LeastLoss(NotebookValue):
         return goal
 
     def to_dict(self) -> dict[str, Any]:
-        """What it says, as text and numbers that JSON keeps exactly."""
+        """The fields as text and numbers that JSON holds exactly."""
         shared = {"neighbours": str(self.neighbours), "records_per_person": self.records_per_person}
         if self.delta is None:
             return {"goal": "LeastLoss", **shared}

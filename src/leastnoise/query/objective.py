@@ -46,42 +46,69 @@ _CHUNK_ENTRIES = 2**22
 
 
 class Objective(NotebookValue, ABC):
-    """What a plan is chosen for: its kind, and a weight and a cap for every query."""
+    """What a plan minimises: its kind, and a weight and a cap for every query."""
 
     _unlisted = unlisted("batch_caps batch_weights caps kind name unit value weights")
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What files call it."""
+        """Its name in files."""
 
     @property
     @abstractmethod
     def kind(self) -> ObjectiveKind:
-        """Which of the four problems it is."""
+        """Which of the four optimisation problems it is."""
 
     @abstractmethod
     def weights(self, workload: Workload) -> Array:
-        """w, (m,): how much each variance counts; for "largest" 1/c, zero where there is no cap."""
+        """w, (m,): how much each variance counts; for "largest" 1/c, zero where there is no cap.
+
+        Args:
+            workload: the queries, m of them.
+        """
 
     @abstractmethod
     def caps(self, workload: Workload) -> Array | None:
-        """c, (m,): the cap on each variance, ∞ where there is none; None for "total" and "absolute"."""
+        """c, (m,): the cap on each variance, ∞ where there is none; None for "total" and
+        "absolute".
+
+        Args:
+            workload: the queries, m of them.
+        """
 
     def batch_weights(self, workload: Workload) -> list[Array]:
-        """w for every batch of queries: one number where all of its queries have the same, else one each."""
+        """w for every batch of queries: one number where all its queries have the same, otherwise one each.
+
+        Args:
+            workload: the queries, m of them.
+        """
         return [block.weights for block in workload.blocks]
 
     @abstractmethod
     def batch_caps(self, workload: Workload) -> list[Array] | None:
-        """c for every batch of queries, as `batch_weights`; None where `caps` is."""
+        """c for every batch of queries, as `batch_weights`; None where `caps` is.
+
+        Args:
+            workload: the queries, m of them.
+        """
 
     @abstractmethod
     def unit(self, workload: Workload, *, has_goal: bool = True) -> str:
-        """What the two numbers of a certificate measure, with a privacy goal given or without."""
+        """The unit of a certificate's two numbers, with or without a privacy goal.
+
+        Args:
+            workload: the queries, m of them.
+            has_goal: whether a privacy goal was given.
+        """
 
     def value(self, workload: Workload, variances: Array) -> float:
-        """What is minimised, Σ_j w_j v_j, max_j v_j/c_j or √(2/π) Σ_j w_j √v_j, for given variances."""
+        """What is minimised, Σ_j w_j v_j, max_j v_j/c_j or √(2/π) Σ_j w_j √v_j, for given variances.
+
+        Args:
+            workload: the queries, m of them.
+            variances: the variance of each answer, (m,).
+        """
         if self.kind == "absolute":
             return MEAN_ABSOLUTE * math.fsum(self.weights(workload) * np.sqrt(variances))
         counted = self.weights(workload) * variances
@@ -94,14 +121,14 @@ class Objective(NotebookValue, ABC):
 
 @dataclass(frozen=True, repr=False)
 class TotalVariance(Objective):
-    """The least weighted sum of the variances of all answers.
+    """Minimise the weighted sum of the variances of all answers.
 
     Args:
-        within_targets: let no answer miss its target (`stderr=` or `within=`).
-        relative_to: "uniform", or a public prior π, one positive number per cell in any
-            unit. Variances then count relative to the squared size of what is asked: the
-            weight of query a is its own, divided by Σ_i a_i²/π_i with π scaled to sum 1.
-            A query whose coefficients are all zero has no relative error and weighs nothing.
+        within_targets: whether every answer must also keep its target (`stderr=` or `within=`).
+        relative_to: "uniform", or a public prior π, one positive number per cell in any unit. Variances then
+            count relative to the squared size of what is asked: the weight of query a is divided by Σ_i
+            a_i²/π_i, with π scaled to sum 1. A query whose coefficients are all zero has no relative error
+            and gets no weight. None for absolute variances.
 
     Example:
         >>> TotalVariance(relative_to=[3, 1])
@@ -170,9 +197,9 @@ class TotalVariance(Objective):
 
 @dataclass(frozen=True)
 class MaxVariance(Objective):
-    """The least possible largest variance, each multiplied by its query's weight.
+    """Minimise the largest variance, each multiplied by its query's weight.
 
-    A query of weight 0 is answered and not counted.
+    A query of weight 0 is answered but not counted.
     """
 
     @property
@@ -251,10 +278,10 @@ class AbsoluteError(Objective):
 
 @dataclass(frozen=True)
 class Targets(Objective):
-    """The targets of the queries (`stderr=` or `within=`), all of them.
+    """Meet the targets of all queries (`stderr=` or `within=`).
 
-    Without a privacy goal: the least privacy loss that meets every target. With one: the
-    smallest common factor on the targets, `plan.factor`.
+    Without a privacy goal: the least privacy loss that meets every target. With one: the smallest factor by
+    which all targets must be multiplied to fit it, `plan.factor`.
     """
 
     @property

@@ -72,7 +72,7 @@ class Workload(NotebookValue):
     Attributes:
         blocks: the rows, query by query.
         schema: the table's declaration; None where only a matrix was given.
-        ratios: the means, shares and ratios that are made from some of the rows.
+        ratios: the means, shares and ratios that are computed from some of the rows.
     """
 
     _unlisted = unlisted(
@@ -90,7 +90,7 @@ class Workload(NotebookValue):
 
     @cached_property
     def operator(self) -> Operator:
-        """The rows, implicit."""
+        """The rows as an operator; no matrix is built."""
         if len(self.blocks) == 1:
             return self.blocks[0].operator
         return Stack([block.operator for block in self.blocks])
@@ -108,12 +108,12 @@ class Workload(NotebookValue):
 
     @cached_property
     def cells(self) -> Cells | None:
-        """The cells that queries tell apart; None where that would take too long."""
+        """The classes of cells that no query distinguishes; None where finding them would take too long."""
         return None if not can_compare(self.operator) else merged_cells(self.operator, up_to_sign=False)
 
     @cached_property
     def cells_up_to_sign(self) -> Cells | None:
-        """The cells that queries tell apart by more than a sign; None where that would take too long."""
+        """As `cells`, where queries that differ by a sign alone do not distinguish two cells."""
         return None if not can_compare(self.operator) else merged_cells(self.operator, up_to_sign=True)
 
     @property
@@ -122,7 +122,11 @@ class Workload(NotebookValue):
         return tuple(block.name for block in self.blocks)
 
     def rows_of(self, name: str) -> slice:
-        """Which rows belong to the batch of that name."""
+        """The rows of one batch, as a slice.
+
+        Args:
+            name: the name of the batch.
+        """
         start = 0
         for block in self.blocks:
             if block.name == name:
@@ -131,19 +135,31 @@ class Workload(NotebookValue):
         raise QueryError.unknown("query", name, map(repr, self.names))
 
     def ratio(self, name: str) -> RatioRows | None:
-        """The ratio of that name; None if there is none."""
+        """The ratio of that name; None if there is none.
+
+        Args:
+            name: the name of the mean, share or ratio.
+        """
         return next((ratio for ratio in self.ratios if ratio.name == name), None)
 
     def only(self, name: str) -> Workload:
-        """The batch of that name as a workload of its own."""
+        """The batch of that name as a workload of its own.
+
+        Args:
+            name: the name of the batch.
+        """
         self.rows_of(name)
         return Workload(tuple(block for block in self.blocks if block.name == name), self.schema)
 
     def per_query(self, of_batches: Sequence[Array], what: str) -> Array:
-        """One number for every query, (m,), from one for each batch, or as many as it has queries.
+        """One number for every query, (m,), from one for each batch or one for each of its queries.
+
+        Args:
+            of_batches: an array for each batch, of one number or of one for each of its queries.
+            what: what the numbers are, for the message of an error.
 
         Raises:
-            TooLargeError: naming what they are, if there are too many.
+            TooLargeError: if there are too many; the message says what they are.
         """
         require_room(self.shape[0], 1, what)
         pairs = zip(of_batches, self.blocks, strict=True)
@@ -151,28 +167,36 @@ class Workload(NotebookValue):
 
     @cached_property
     def weights(self) -> Array:
-        """How much each query's variance counts, shape (m,)."""
+        """How much the variance of each query counts, (m,)."""
         return _read_only(self.per_query([block.weights for block in self.blocks], "the weights"))
 
     @cached_property
     def targets(self) -> Array:
-        """The standard error asked of each query, inf where none, shape (m,)."""
+        """The standard error that each query must keep, (m,); inf without a target."""
         return _read_only(self.per_query([block.targets for block in self.blocks], "the targets"))
 
     @property
     def has_targets(self) -> bool:
-        """Whether some query asks for a standard error."""
+        """Whether any query has a target."""
         return any(np.isfinite(block.targets).any() for block in self.blocks)
 
     def with_weights(self, weights: Array) -> Workload:
-        """The same queries with other weights, one per query."""
+        """The same queries with other weights, one per query.
+
+        Args:
+            weights: the new weights, (m,), none negative.
+        """
         if weights is self.weights:
             return self
         blocks = [replace(block, weights=weights[self.rows_of(block.name)]) for block in self.blocks]
         return Workload(tuple(blocks), self.schema, self.ratios)
 
     def operator_at(self, index: Array) -> Operator:
-        """The queries at some positions, rising; implicit where whole batches are taken."""
+        """The rows at some positions, as an operator; no matrix is built for whole batches.
+
+        Args:
+            index: the positions of the queries, increasing.
+        """
         if len(index) == self.shape[0]:
             return self.operator
         parts: list[Operator] = []
@@ -188,14 +212,14 @@ class Workload(NotebookValue):
         return parts[0] if len(parts) == 1 else Stack(parts)
 
     def dense(self) -> Array:
-        """The (m, n) matrix; refused when it would not fit."""
+        """The (m, n) matrix; raises `TooLargeError` where memory would not hold it."""
         return self.operator.dense()
 
     def weighted_gram(self, weights: Array | None = None) -> Array:
         """V = Σ_j w_j (row j)ᵀ(row j), an (n, n) array: all that total variance depends on.
 
         Args:
-            weights: one per query, (m,); those of the queries unless given.
+            weights: one per query, (m,); the queries' own weights by default.
         """
         total: Array | None = None
         start = 0
@@ -213,7 +237,7 @@ class Workload(NotebookValue):
 
     @cached_property
     def digest(self) -> str:
-        """A SHA-256 over schema, queries, weights and targets: what a plan was designed for."""
+        """A SHA-256 over schema, queries, weights and targets; it identifies what a plan was designed for."""
         return hashlib.sha256(json.dumps(self.to_dict(), sort_keys=True).encode()).hexdigest()
 
     def to_dict(self) -> dict[str, Any]:
@@ -231,7 +255,11 @@ class Workload(NotebookValue):
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Workload:
-        """The workload that `to_dict` wrote."""
+        """The workload that `to_dict` wrote.
+
+        Args:
+            plain: what `to_dict` returned.
+        """
         queries = [query_from_dict(query) for query in plain["queries"]]
         if plain["schema"] is not None:
             schema = Schema.from_dict(dict(plain["schema"]))
@@ -265,8 +293,12 @@ class Workload(NotebookValue):
         Without a schema, data must be a vector of n counts and a release answers rows only.
 
         Args:
-            weights: one non-negative number, or one per row.
-            stderr: the standard error asked of every row, or one per row.
+            W: the coefficients, one row for each query and one column for each cell.
+            schema: the schema whose cells the columns are, the last attribute fastest; None for cells without
+                names.
+            labels: the name of each row; row numbers by default.
+            weights: one non-negative number, or one per row; 1 by default.
+            stderr: the target standard error of every row, or one per row; None for no targets.
         """
         query = Linear(W, labels, name="rows")
         m, n = query.matrix.shape
@@ -341,6 +373,10 @@ _MAX_SHARED = 3
 
 def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
     """The workload of some queries over a schema, without building a matrix.
+
+    Args:
+        queries: the queries, in the order of the answers.
+        schema: the schema that they are asked over.
 
     Example:
         >>> from leastnoise.query.queries import Marginal, Prefix

@@ -59,15 +59,19 @@ def changes(
     """A pandas frame of how answers changed from one release to a later one, with intervals.
 
     Columns earlier, later, change, lower, upper and note; the change is later - earlier, or later / earlier
-    if `relative`. Each interval holds the true change with probability `level`: exactly for counts under
+    if `relative`. Each interval contains the true change with probability `level`: exactly for counts under
     Gaussian noise, nearly for differences of ratios, at least otherwise. A change is not determined where one
     of its ratios is not, or where an earlier answer is too small to divide by; the note says why. Adjusted
-    answers are not used: changes are those of what was measured.
+    answers are not used: changes are computed from the measurements.
 
-    Assumes that the noise of the two releases is independent, as that of two calls of `measure` is.
+    Assumes that the noise of the two releases is independent, as it is for two calls of `measure`.
 
     Args:
+        earlier: the release to compare with.
+        later: the release that came after it.
         query: the name of a query that both releases have, or any query that both can answer.
+        relative: whether a change is a quotient, later / earlier, rather than a difference.
+        level: the confidence of the intervals, between 0 and 1.
 
     Raises:
         InputError: if both are the same release, or the query has other rows in one of them.

@@ -56,37 +56,38 @@ def measure(
     into: str | Path | None = None,
     progress: Told[BlockProgress] = None,
 ) -> Release:
-    """The noisy answers of a plan on a table: the one step that spends privacy.
+    """The noisy answers of a plan on a table: the one step that spends privacy budget.
 
     Args:
-        source: what `vectorize` takes, its `Data`, or a vector of integer counts. `Data` with a ``person`` is
-            cut down to the goal's ``records_per_person`` of each person; of anything else the publisher
-            promises that nobody has more.
-        ledger: the budget that pays for it; without one, a line of warning. The order is: check, read
-            the counts, spend, draw noise, store the answers, hand them out. A failure while reading costs
-            nothing; one after spending may waste budget, and never gives an answer that was not paid for.
-        release_id: what the release is known by in the ledger; a fresh one unless given. Asking again for
-            one whose answers are stored gives the same answers and costs nothing.
+        plan: what to measure, from `design` or `load_plan`.
+        source: what `vectorize` takes, a `Data`, or a vector of integer counts. `Data` with a ``person`` is
+            truncated to the goal's ``records_per_person`` records of each person; for anything else you
+            promise that nobody has more.
+        ledger: the ledger that pays for it; without one, a warning of one line. The order is: check, read the
+            counts, spend, draw noise, store the answers, hand them out. A failure while reading costs
+            nothing; one after spending may waste budget, but never gives an answer that was not paid for.
+        release_id: the id of the release in the ledger; a new one by default. Asking again for a release
+            whose answers are stored returns the same answers and costs nothing.
         same_table_as: the id of an earlier release from this ledger about the same version of the same table.
-            The plan is then charged only what the cell that has spent most grows by, and the table is
-            compared with the one measured then: files and vectors of counts by a digest, a frame by being
-            the very `Data` of that release. If it is another, nothing is spent. Without it, and for tables in
-            engines, the plan's worst case is charged. A plan designed ``after`` others finds their table
+            The plan is then charged only for the growth of the cell that has spent most, and the table is
+            compared with the one measured then: files and vectors of counts by a digest, a frame by being the
+            very `Data` of that release. If it is another table, nothing is spent. Without it, and for tables
+            in engines, the plan's worst case is charged. A plan designed ``after`` others finds their table
             by itself.
-        table: what people call the table; the ledger only shows it.
-        not_counted: whether to measure, too, how many records no declared cell took: `Release.not_counted`.
-            By default it is measured wherever that costs nothing: under add-remove neighbours, from a table,
-            unless ``same_table_as`` names a release that has told it. With names of attributes, it is
-            also told how many of these records each of them left out; all of these numbers are then
-            noisier. Where a record is replaced, asking for it makes the release a tenth dearer.
+        table: a name for the table, which the ledger only displays.
+        not_counted: whether to measure, too, how many records are in no cell: `Release.not_counted`. By
+            default this is measured wherever it costs nothing: with add-remove neighbours, from a table,
+            unless ``same_table_as`` names a release that has published it. With names of attributes, it also
+            measures how many of these records each of them leaves out; all of these numbers are then noisier.
+            With replace-one neighbours, asking for it makes the release a tenth more expensive.
         most_not_counted: the share of all records in no cell above which the release warns.
-        into: a private folder for plans that measure more integers than memory holds. They are drawn in
-            blocks, each on the disk before the next, and the ledger records their digests; answers are
-            read from there when they are asked for. One that was interrupted goes on under the same
-            ``release_id``, from the same version of the table. `leastnoise.release.block_measuring` says why
-            that is private. Needs ``ledger``.
-        progress: with ``into``, called before every block with how many are drawn. Unless given, a notebook
-            shows a bar where counting and drawing take more than a second; ``False`` for none.
+        into: a private folder, for plans that measure more integers than memory holds. They are drawn in
+            blocks, each on disk before the next, and the ledger records their digests; answers are read from
+            there on demand. An interrupted release continues under the same ``release_id``, from the same
+            version of the table. `leastnoise.release.block_measuring` says why that is private. Needs
+            ``ledger``. None measures in memory.
+        progress: with ``into``, called before every block with the number drawn so far. By default a notebook
+            shows a bar if this takes more than a second; ``False`` for none.
 
     Guarantee:
         For tables that differ in one record (up to `records_per_person` records of
@@ -102,11 +103,12 @@ def measure(
 
     Raises:
         DataError: if the source does not fit the plan; nothing is spent.
-        LedgerError: if the ledger cannot pay for it, or cannot be relied on, or the table is not the one that
-            was named; nothing is spent.
-        UnstoredError: if a person stopped it after paying and before its answers were stored; the error keeps
-            them, and its ``store()`` goes on.
-        RandomnessError: if the system's generator fails; nothing is released, and what was spent stays so.
+        LedgerError: if the ledger cannot pay for it or cannot be used, or the table is not the one named;
+            nothing is spent.
+        UnstoredError: if somebody stopped it after the payment and before the answers were stored; the error
+            keeps them, and its ``store()`` continues.
+        RandomnessError: if the system's random generator fails; nothing is released, and the spent budget
+            stays spent.
     """
     if not isinstance(plan, Plan):
         raise InputError.must("plan", "be a Plan from design()", given=type(plan))

@@ -167,12 +167,21 @@ def present(
     flag_above: float | str | None = None,
     suppress_above: float | str | None = None,
 ) -> Release:
-    """The same release, shown as an office prints numbers. Costs no privacy.
+    """The same release, rounded, flagged and suppressed for publication. Costs no privacy.
 
     ``present(release, round_to=5, flag_above="20%", suppress_above="50%")`` rounds counts to multiples of 5,
-    marks numbers with a coefficient of variation above 20 % as unreliable and leaves out those above 50 %.
-    Frames, files, texts and pages show it so and say so; `answers`, `interval` and ``release.unrounded`` are
-    as before.
+    flags numbers with a coefficient of variation above 20 % as unreliable and suppresses those above 50 %.
+    Frames, files, texts and pages show this and say so; `answers`, `interval` and ``release.unrounded`` stay
+    as they are.
+
+    Args:
+        release: the release to show; it stays as it is.
+        round_to: counts and sums are shown as the nearest multiple of this; None leaves them as they are.
+            Ends of intervals are rounded outwards.
+        flag_above: numbers with a larger coefficient of variation are marked "unreliable": 0.2, or "20%".
+            None marks none.
+        suppress_above: numbers with a larger coefficient of variation are left out and marked "suppressed";
+            None leaves none out.
 
     Raises:
         InputError: if nothing is asked for, or a limit is not positive.

@@ -44,8 +44,8 @@ class Receipt:
     Attributes:
         dataset: the name of the people it is about.
         release_id: what the release is known by; asking for it again gives the same answers.
-        head: the digest over all rows of the ledger when it was paid for. Whoever notes it can tell later,
-            with ``ledger.verify(head=...)``, whether any of them is gone.
+        head: the digest over all rows of the ledger after the payment. Whoever notes it can check later, with
+            ``ledger.verify(head=...)``, that none of them is missing.
     """
 
     dataset: str
@@ -58,20 +58,20 @@ class Release(NotebookValue):
     """Noisy measurements of one plan, and everything that follows from them.
 
     Attributes:
-        plan: what was measured.
-        measurements: the noisy integers y = A x + noise, as Python integers; all that was released.
-            Where the plan depends on the data, what its mechanism released. Of a release in blocks, what
-            reads them from their folder; ``numpy.asarray`` gives those that memory holds.
-        receipt: where a ledger recorded it; None for a release without one.
-        adjusted: what `adjust` did to the answers afterwards; None where they are as measured.
+        plan: the plan that was measured.
+        measurements: the noisy integers y = A x + noise, as Python integers; everything that was released.
+            Where the plan depends on the data, what its mechanism released. For a release in blocks, an
+            object that reads them from their folder; ``numpy.asarray`` gives those that memory holds.
+        receipt: where a ledger recorded it; None without a ledger.
+        adjusted: what `adjust` did to the answers; None where they are as measured.
         is_truncated: whether at most the goal's ``records_per_person`` records of each person were counted,
-            because the data named the person. False where the table was taken as it was, so that nobody
-            having more is a promise of the publisher's. None where a file of an earlier version does not say.
-        not_counted: how many records no declared cell took, with noise and interval; None where it was not
+            because the data identified the person. False where the table was used as it was, and the
+            publisher promises that nobody has more. None where a file of an earlier version does not say.
+        not_counted: the number of records in no cell, with noise and interval; None where it was not
             measured.
-        presented: how tables, files, texts and pages show the answers; None where they do as measured.
-        price: what the stream was charged of which this is a period, where that is more than its plan spends:
-            records may change, or people come back. None elsewhere.
+        presented: how tables, files, texts and pages show the answers; None where they show them as measured.
+        price: what the whole stream was charged, for a period of a stream that costs more than its plan
+            spends: records may change, or people return. None otherwise.
     """
 
     _unlisted = unlisted(
@@ -94,7 +94,7 @@ class Release(NotebookValue):
 
     @property
     def is_in_blocks(self) -> bool:
-        """Whether its noisy integers are on a disk, and read when an answer needs them."""
+        """Whether its noisy integers are on disk, and read when an answer needs them."""
         return isinstance(self.measurements, StoredIntegers)
 
     @property
@@ -102,7 +102,7 @@ class Release(NotebookValue):
         """The noisy integers in memory.
 
         Raises:
-            TooLargeError: of a release in blocks that memory does not hold.
+            TooLargeError: for a release in blocks that memory does not hold.
         """
         return np.asarray(self.measurements, dtype=object)
 
@@ -110,8 +110,8 @@ class Release(NotebookValue):
     def estimates(self) -> Array:
         """The least-squares estimate of every cell that the plan determines, (n,).
 
-        Where the plan depends on the data, its mechanism's estimate of every cell. Where the release
-        is adjusted, the cells that all its answers are added up from.
+        Where the plan depends on the data, its mechanism's estimate of every cell. Where the release is
+        adjusted, the cells that all its answers are sums of.
         """
         if self.adjusted is not None:
             return self.adjusted.cells
@@ -123,10 +123,10 @@ class Release(NotebookValue):
     def answers(self) -> Array:
         """The answer to every query of the workload, (m,): consistent with one another.
 
-        And unbiased, unless the plan depends on the data or the answers were adjusted. Where method
+        They are unbiased, unless the plan depends on the data or the answers were adjusted. Where method
         "residuals" measures the same attributes in several blocks, each answer comes from the block that
-        serves it best, and sums of one may differ from another by their noise;
-        ``adjust(release, nonnegative=False)`` makes them agree, unbiased.
+        serves it best, and sums of one may differ from another by their noise; ``adjust(release,
+        nonnegative=False)`` makes them agree, unbiased.
         """
         return _read_only(self.answers_to(self.plan.workload))
 
@@ -137,11 +137,15 @@ class Release(NotebookValue):
 
     @cached_property
     def unrounded(self) -> Release:
-        """The release without what `present` asks for: nothing rounded, marked or left out."""
+        """The release without the effects of `present`: nothing rounded, flagged or suppressed."""
         return self if self.presented is None else replace(self, presented=None)
 
     def answers_to(self, workload: Workload) -> Array:
-        """The answers to a workload that the plan can answer, (m,)."""
+        """The answers to a workload that the plan can answer, (m,).
+
+        Args:
+            workload: the queries, m of them, over the plan's schema.
+        """
         if self.plan.strategy is None or self.adjusted is not None:
             return workload.operator.apply(self.estimates)
         if isinstance(self.measurements, StoredIntegers):
@@ -153,14 +157,14 @@ class Release(NotebookValue):
     def stderr(self) -> Array | None:
         """The standard error of every answer, (m,); None where it depends on the data.
 
-        Of an adjusted release, that of its unadjusted answers: adjusted ones err less as a rule where
-        counts are small, and nobody knows by how much without the data.
+        For an adjusted release, that of its unadjusted answers: adjusted ones usually err less where counts
+        are small, but nobody knows by how much without the data.
         """
         return self.plan.stderr
 
     @cached_property
     def n_counted(self) -> float | None:
-        """About how many records are in some cell; None where the plan does not determine it."""
+        """An estimate of the number of records in some cell; None where the plan does not determine it."""
         if self.plan.strategy is None:
             return float(self.unadjusted.estimates.sum())
         schema = self.plan.workload.schema
@@ -175,7 +179,7 @@ class Release(NotebookValue):
     def spent_per_person(self) -> Fraction:
         """μ² (Gaussian) or ε (Laplace) that the release spends for one person, exactly.
 
-        What the plan spends; where a record is replaced, and what measuring `not_counted` adds. The release
+        What the plan spends and, with replace-one neighbours, what measuring `not_counted` adds. The release
         of a period spends what was charged for all periods together.
         """
         plan = self.plan if self.plan.horizon is None else self.plan.horizon
@@ -188,7 +192,7 @@ class Release(NotebookValue):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What readers of the answers must know first, a sentence each. Follows from what was released."""
+        """What readers of the answers must know first, one sentence each; computed from the release alone."""
         n_counted = None if self.not_counted is None else self.n_counted
         if self.not_counted is None or n_counted is None or not self.not_counted.exceeds(n_counted):
             return ()
@@ -200,28 +204,30 @@ class Release(NotebookValue):
 
     @property
     def is_centred(self) -> bool:
-        """Whether every answer stands in the middle of its interval."""
+        """Whether every answer is the midpoint of its interval."""
         return self.adjusted is None or self.adjusted.centred
 
     def interval(
         self, level: float = 0.95, *, simultaneous: bool = False, generator: np.random.Generator | None = None
     ) -> tuple[Array, Array]:
-        """Lower and upper ends that hold each true answer with probability `level`.
+        """The lower and the upper ends of intervals that contain each true answer with probability `level`.
 
-        With ``simultaneous=True`` they hold all true answers at once with that
-        probability. For Gaussian noise a single interval is exact, and a
-        simultaneous one comes from simulating the known covariance, rounded to the
-        safe side by about a third of a percentage point. For Laplace noise both are
-        on the safe side, wider than need be.
+        With ``simultaneous=True`` they contain all true answers at once with that probability. For Gaussian
+        noise a single interval is exact, and a simultaneous one comes from simulating the known covariance,
+        rounded to the safe side by about a third of a percentage point. For Laplace noise both are
+        conservative.
 
-        Of an adjusted release they are those of the unadjusted answers, cut down to what is possible: to
-        zero or more, and to whole numbers. A true count is always possible, so they hold it as often as
-        they say; an adjusted answer may lie outside. Where answers were only made to agree, Gaussian
-        intervals are around them.
+        For an adjusted release they are the intervals of the unadjusted answers, cut to what is possible: to
+        zero or more, and to whole numbers. A true count is always possible, so the coverage stays the same;
+        an adjusted answer may lie outside. Where answers were only made to agree, Gaussian intervals are
+        around them.
 
         Args:
-            generator: for the simulation; a fixed one unless given, so that the
-                same release always gives the same interval. It touches no data.
+            level: the confidence, between 0 and 1.
+            simultaneous: whether all intervals hold at once with that probability, rather than each by
+                itself.
+            generator: for the simulation; a fixed one by default, so that the same release always gives the
+                same interval. It never touches the data.
 
         Raises:
             MethodError: where the plan depends on the data, so that errors are not known.
@@ -239,10 +245,14 @@ class Release(NotebookValue):
         return self.adjusted.possible(workload, lower, upper)
 
     def answer(self, query: Query, *, level: float = 0.95) -> Any:
-        """A pandas frame of answers to any further query in the plan's row space, or to a ratio of two.
+        """A pandas frame of answers to any further query that the plan determines, or to a ratio of two.
 
         Costs no privacy: it is computed from what was already released. Where the plan
         depends on the data, any query is answered, without standard errors.
+
+        Args:
+            query: any query over the plan's schema.
+            level: the confidence of the intervals, between 0 and 1.
 
         Raises:
             QueryError: if the plan did not measure enough to answer it.
@@ -250,10 +260,13 @@ class Release(NotebookValue):
         return self._frame(*self.columns_of(query, level))
 
     def __getitem__(self, name: str) -> Any:
-        """A pandas frame with the answers of one named query, indexed as the query is shaped.
+        """A pandas frame with the answers of one query, indexed by its attributes.
 
-        Of a mean, share or ratio: estimate, standard error to first order, lower and upper end of its 95%
+        For a mean, share or ratio: the estimate, its standard error to first order, both ends of its 95%
         interval, and a note where it is not determined.
+
+        Args:
+            name: the name of a query of the workload.
         """
         if name not in self:
             raise QueryError.unknown("query", name, map(repr, self))
@@ -275,11 +288,14 @@ class Release(NotebookValue):
         return list(self)
 
     def ratios(self, *, level: float = 0.95) -> Any:
-        """A pandas frame with one row per ratio: query, label, estimate, standard error, both ends, note.
+        """A pandas frame with one row per ratio: query, label, estimate, standard error, interval, note.
 
-        Each interval holds the true ratio with probability `level`: exactly for Gaussian noise, at least for
-        Laplace noise. A ratio whose denominator is too small for its noise is not determined: its numbers are
-        NaN and the note says why. The ends are left out where the plan depends on the data.
+        Each interval contains the true ratio with probability `level`: exactly for Gaussian noise, at least
+        for Laplace noise. A ratio whose denominator is too small for its noise is not determined: its numbers
+        are NaN and the note says why. The interval is left out where the plan depends on the data.
+
+        Args:
+            level: the confidence of the intervals, between 0 and 1.
         """
         import pandas as pd
 
@@ -289,7 +305,11 @@ class Release(NotebookValue):
         return self._marked(pd.DataFrame(columns))
 
     def ratio_columns(self, *, level: float = 0.95) -> dict[str, Any]:
-        """The columns of `ratios` by name, one entry for each ratio."""
+        """The columns of `ratios` by name, one entry per ratio.
+
+        Args:
+            level: the confidence of the intervals, between 0 and 1.
+        """
         errors = [] if self.plan.strategy is None else ["stderr", "lower", "upper"]
         columns: dict[str, list[Any]] = {name: [] for name in ["query", "label", "estimate", *errors, "note"]}
         for ratio in self.plan.workload.ratios:
@@ -355,15 +375,21 @@ class Release(NotebookValue):
         """A pandas frame with one row per query: batch, label, attributes, answer, standard error, interval.
 
         The same as the file of answers: a column for every attribute that the queries mention, missing where
-        a row adds up all of its values; declared values of an ordered attribute are ordered categories.
+        a row sums over all of its values; declared values of an ordered attribute are ordered categories.
         Ratios follow the counts, and then there is a column "note". Standard errors and intervals are left
-        out where the plan depends on the data. An adjusted release has one column more, "unadjusted", the
-        answers that standard errors and intervals are about; ``frame.attrs["adjusted"]`` says so.
+        out where the plan depends on the data. An adjusted release has one more column, "unadjusted", the
+        answers that standard errors and intervals refer to; ``frame.attrs["adjusted"]`` says so.
+
+        Args:
+            level, simultaneous: as in `interval`.
         """
         return self._marked(to_pandas(answer_table(self, level=level, simultaneous=simultaneous)))
 
     def to_polars(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
         """`to_frame` as a Polars frame. Needs the extra "polars".
+
+        Args:
+            level, simultaneous: as in `interval`.
 
         Raises:
             MissingExtraError: if Polars is not installed.
@@ -372,7 +398,10 @@ class Release(NotebookValue):
         return to_polars(answer_table(self, level=level, simultaneous=simultaneous), polars)
 
     def to_arrow(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
-        """`to_frame` as an Arrow table; of an adjusted release its metadata say so. Needs the extra "arrow".
+        """`to_frame` as an Arrow table; its metadata say if it is adjusted. Needs the extra "arrow".
+
+        Args:
+            level, simultaneous: as in `interval`.
 
         Raises:
             MissingExtraError: if PyArrow is not installed.
@@ -390,7 +419,11 @@ class Release(NotebookValue):
         return self.to_arrow().__arrow_c_stream__(requested_schema)
 
     def columns(self, *, level: float = 0.95, simultaneous: bool = False) -> dict[str, Any]:
-        """The counts with their errors as columns by name, one entry for each, without attributes."""
+        """The counts with their errors as columns by name, one entry each, without attributes.
+
+        Args:
+            level, simultaneous: as in `interval`.
+        """
         workload = self.plan.workload
         columns: dict[str, Any] = {
             "query": [block.name for block in workload.blocks for _ in range(block.n_rows)],
@@ -416,17 +449,19 @@ class Release(NotebookValue):
     def quantiles(
         self, attribute: str, levels: Sequence[float], *, level: float = 0.95, by: str | None = None
     ) -> Any:
-        """A pandas frame of quantiles of an ordered attribute, with intervals that hold the true ones.
+        """A pandas frame of quantiles of an ordered attribute, with intervals that contain the true ones.
 
-        The q-quantile is the least declared value v such that at least a share q of the records has v or
-        less. Each interval holds its true quantile with probability `level` or more; `release.quantiles`
-        has the reason. Of an adjusted release the estimates are those of its answers, and the intervals
-        those of what was measured.
+        The q-quantile is the smallest declared value v such that at least a share q of the records has v or
+        less. Each interval contains its true quantile with probability `level` or more;
+        `leastnoise.release.quantiles` says why. For an adjusted release the estimates are from its answers,
+        and the intervals from the measurements.
 
         Args:
-            attribute: declared as a range, or as Bins, whose quantiles are bins.
+            attribute: an attribute declared as a range, or as Bins, whose quantiles are bins.
             levels: shares between 0 and 1, such as [0.25, 0.5, 0.75].
-            by: a further attribute: quantiles of the records of each of its values.
+            level: the confidence of the intervals, between 0 and 1.
+            by: a further attribute, for quantiles of the records with each of its values; None for all
+                records.
 
         Raises:
             QueryError: if the attribute has no order, or the plan does not determine its distribution.
@@ -454,7 +489,11 @@ class Release(NotebookValue):
         return import_module("leastnoise.report.plots").plot_release(self, query, level)
 
     def save(self, path: str | Path) -> Path:
-        """Write plan and measurements to one file, which `load_release` reads back."""
+        """Write plan and measurements to one file, which `load_release` reads back.
+
+        Args:
+            path: the file to write; an existing one is replaced.
+        """
         return container.write(path, "release", *self._to_parts())
 
     def to_bytes(self) -> bytes:
@@ -480,9 +519,9 @@ class Release(NotebookValue):
         return parts, arrays
 
     def to_mbi(self) -> ForMbi:
-        """What was released, in the terms of the package mbi: to fit a model and draw a synthetic table.
+        """The measurements in the terms of the package mbi, to fit a model and draw a synthetic table.
 
-        Every noisy integer is handed over with its noise, so that covariances are as they are. Set
+        Hands over every noisy integer with its noise, so that covariances are exact. Set
         ``jax.config.update("jax_enable_x64", True)`` before importing mbi. Needs the extra "mbi".
         """
         return to_mbi(self)

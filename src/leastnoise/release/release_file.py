@@ -32,7 +32,10 @@ STREAM = "stream"
 def load_release(path: str | Path) -> Release:
     """The release that `Release.save` wrote; its plan is checked as `load_plan` does.
 
-    Of a folder, the release in blocks that was measured into it.
+    For a folder, the release in blocks that was measured into it.
+
+    Args:
+        path: the file of the release, or the folder of a release in blocks.
     """
     if Path(path).is_dir():
         return load_blocks(path)

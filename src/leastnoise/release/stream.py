@@ -72,21 +72,20 @@ def open_stream(
     revisions: int | str = 0,
     returns: tuple[int, int] | None = None,
 ) -> Stream:
-    """A plan over many periods that is paid for, ready to publish its first one.
+    """Pay for a plan over many periods, and return the stream that publishes them.
 
     Args:
         plan: from ``design(workload, privacy, over="month")``.
-        ledger: the budget that pays for all periods at once, now.
-        stream_id: what the stream is known by in the ledger; a fresh one unless given. Opening one again that
-            is open gives the same stream and costs nothing.
-        table: what people call the table; the ledger only shows it.
-        revisions: how often a record may change after its period was published, and
-        returns: in how many periods a person may have a record, and how far apart: both as in `stream_price`,
-            which tells the price beforehand.
+        ledger: the ledger that pays for all periods at once, now.
+        stream_id: the id of the stream in the ledger; a new one by default. Opening an open stream again
+            returns it and costs nothing.
+        table: a name for the table, which the ledger only displays.
+        revisions: how records may change after their period was published, as in `stream_price`.
+        returns: in how many periods a person may have a record, and how far apart, as in `stream_price`.
 
     Raises:
-        InputError: if the plan is not one over periods, or there are no such revisions or returns.
-        LedgerError: if the ledger cannot pay for it, or cannot be relied on; nothing is spent.
+        InputError: if the plan has no periods, or revisions or returns are not of this kind.
+        LedgerError: if the ledger cannot pay for it or cannot be used; nothing is spent.
     """
     if not isinstance(plan, Plan):
         raise InputError.must("plan", "be a Plan from design()", given=type(plan))
@@ -209,8 +208,8 @@ class Stream(NotebookValue):
 
     Attributes:
         ledger: where it was paid for, and where everything published is stored.
-        stream_id: what it is known by there.
-        plan: that of all periods.
+        stream_id: its id there.
+        plan: the plan of all periods.
         last_published: the last period that was published; an error before the first.
     """
 
@@ -220,7 +219,7 @@ class Stream(NotebookValue):
 
     @property
     def price(self) -> StreamPrice:
-        """What was paid for all periods, and what may happen to a person's records for it."""
+        """What was paid for all periods, and which changes to a person's records that covers."""
         rules = self._rules
         text = rules.get("revisions", "0")
         revisions = int(text) if text.isdigit() else text
@@ -234,12 +233,12 @@ class Stream(NotebookValue):
 
     @property
     def periods(self) -> tuple[str, ...]:
-        """What the periods are called, in order."""
+        """The names of all periods, in order."""
         return period_labels(self.plan)
 
     @property
     def published(self) -> tuple[str, ...]:
-        """The periods that were published, in order, read from the ledger now."""
+        """The names of the published periods, in order, read from the ledger now."""
         return tuple(part.period for part in self._fetched()[0].parts)
 
     @property
@@ -260,7 +259,7 @@ class Stream(NotebookValue):
 
     @property
     def next_period(self) -> str | None:
-        """The first period that is not published and has queries due; None where all is published."""
+        """The first unpublished period with queries due; None where everything is published."""
         parts = self._fetched()[0].parts
         done = -1 if not parts else self.periods.index(parts[-1].period)
         due = n_due(self.plan)
@@ -268,17 +267,20 @@ class Stream(NotebookValue):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The releases of all periods that were published, in order. Costs nothing."""
+        """The releases of all published periods, in order. Costs nothing."""
         entry, parts = self._fetched()
         known = self._measurements(entry, parts)
         places = [self.periods.index(part.period) for part in entry.parts]
         return tuple(self._release(entry, parts, known, place) for place in places)
 
     def release(self, period: str) -> Release:
-        """The release of a period that was published. Costs nothing, and needs no data.
+        """The release of a published period. Costs nothing and needs no data.
+
+        Args:
+            period: the name of the period, such as "2026-03".
 
         Raises:
-            LedgerMismatchError: if it was not published yet.
+            LedgerMismatchError: if the period is not published yet.
         """
         index = self._index(period)
         found = self._stored(index)
@@ -297,25 +299,25 @@ class Stream(NotebookValue):
         not_counted: bool | Sequence[str] | None = None,
         most_not_counted: float = USUAL_SHARE,
     ) -> Release:
-        """Everything that is due by a period, from the table as it is now; the one private step.
+        """Publish everything that is due by a period, from the table as it is now; the one private step.
 
-        Records of later periods may be in the table, and are not counted. A period that is stored already is
-        handed out again, whatever the table holds now. Costs nothing: all periods are paid for.
+        Records of later periods may be in the table and are not counted. A period that is stored already is
+        returned again, whatever the table holds now. Costs nothing: all periods are paid for.
 
         Args:
-            period: a value of the plan's attribute of time, such as "2026-03".
+            period: the name of the period, such as "2026-03".
             source: what `measure` takes.
-            skip: publish this period though earlier ones were not. Those are then never published by
-                themselves; what was due in them comes with this one.
-            not_counted: whether to measure, too, how many records of the table as it is now no declared cell
-                takes, as in `measure`. The periods share the cost, so that its standard error is √T times
-                that of one release where there are T periods; nothing is charged for it. None measures it
-                where it is covered: not with ``person=``, nor in a stream with revisions or returns, where a
-                record may be in a cell in one period and in none in another.
+            skip: whether to publish this period though earlier ones are not published. Those are then never
+                published separately; what was due in them comes with this one.
+            not_counted: whether to measure, too, how many records of the table as it is now are in no cell,
+                as in `measure`. The periods share the cost, so that its standard error is √T times that of
+                one release with T periods; nothing is charged for it. None measures it where it is covered:
+                not with ``person=``, nor in a stream with revisions or returns, where a record may be in a
+                cell in one period and in none in another.
             most_not_counted: the share of all records in no cell above which the release warns.
 
         Raises:
-            InputError: if there is no such period, nothing is due by it, or earlier ones were not published.
+            InputError: if there is no such period, nothing is due by it, or earlier ones are not published.
             NotYetError: if ``not_counted`` is asked for where it is not covered.
             DataError: if the source does not fit the plan.
             LedgerError: if it could not be stored; nothing was handed out.

@@ -158,18 +158,18 @@ class StreamPrice(NotebookValue):
 def stream_price(
     plan: Plan, *, revisions: int | str = 0, returns: tuple[int, int] | None = None
 ) -> StreamPrice:
-    """What `open_stream` would charge for a plan, before anything is charged.
+    """What `open_stream` would charge for a plan. Charges nothing.
 
     Args:
         plan: from ``design(workload, privacy, over="month")``.
-        revisions: how often a record may change after the period in which it entered was published: a number
-            of moves to any cell, "values" for any number of changes that keep its period, or "any".
-        returns: ``(4, 13)`` where a person has at most one record in a period, in at most 4 periods, any two
-            of them at least 13 apart.
+        revisions: how a record may change after its period was published: at most this many moves to any
+            cell, "values" for any number of changes within its period, or "any".
+        returns: (4, 13) where a person has at most one record in a period, in at most 4 periods, any two of
+            them at least 13 apart. None for one record in all.
 
     Guarantee:
-        For all histories of this kind, everything published over all periods is μ-GDP for one person, also
-        where records depend on what was published before. Worked out in integers.
+        For all such histories, everything published over all periods is μ-GDP for one person, also where
+        records depend on what was published before. Computed in integers.
 
     Raises:
         InputError: if the plan is not one over periods, or there is no such kind.

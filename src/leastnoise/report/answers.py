@@ -54,25 +54,32 @@ def write_answers(
 ) -> Path:
     """Write one row per count: batch, label, attributes, answer, standard error, interval; returns the path.
 
-    The suffix says how: .csv, .parquet, .json or .xlsx. All or nothing: a file of that name is replaced once
-    the new one is complete. The last two are left out where the plan depends on the data. An adjusted release
-    has a column more, "unadjusted", which standard errors and intervals are about.
+    The suffix sets the format: .csv, .parquet, .json or .xlsx. A file of that name is replaced once the new
+    one is complete. Standard error and interval are left out where the plan depends on the data. An adjusted
+    release has one more column, "unadjusted", which standard errors and intervals refer to.
 
     After the label comes a column for every attribute that the queries mention, in schema order, and for
-    every condition or group as ``release["name"]`` heads it: what the row asks of it, empty where it adds up
-    all of its values. One that is called like another column has ``attribute_`` before its name.
+    every condition or group under the heading that ``release["name"]`` gives it: the value that the row
+    counts, empty where it sums over all values. If its name is taken by another column, ``attribute_`` comes
+    in front.
 
-    How many records are in no cell stands beside the answers: as the last rows of a CSV file, whose query is
-    "not counted", and elsewhere among what has to be known about the answers.
+    The number of records in no cell comes with the answers: in a CSV file as the last rows, whose query is
+    "not counted", elsewhere among the facts about the answers.
 
     Means, shares and ratios follow the counts, with a standard error to first order; a last column, "note",
     says which of them are not determined. A presented release is written as it is shown.
 
-    What the publisher says stands beside the answers in every file but CSV, which has no place for it.
+    The publisher's statements come with the answers in every format but CSV, which has no place for them.
+
+    Args:
+        release: the release whose answers are written.
+        path: the file to write, which ends in .csv, .parquet, .json or .xlsx.
+        level: the confidence of the intervals, between 0 and 1.
+        publication: what the publisher says about it; None for nothing.
 
     Raises:
         InputError: if the suffix is none of these.
-        MissingExtraError: if what writes it is not installed.
+        MissingExtraError: if the package that writes the format is not installed.
         TooLargeError: if there are more rows than an Excel sheet holds.
     """
     target = Path(path)

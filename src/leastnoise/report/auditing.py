@@ -56,26 +56,27 @@ _PIECE = 2**17
 
 @dataclass(frozen=True)
 class AuditReport(NotebookValue):
-    """What an audit has found.
+    """The result of an audit.
 
     Attributes:
         noise: "gaussian", spending in terms of μ, or "laplace", in terms of ε.
         pair: the two records whose tables were compared.
-        group: m, how many of them.
-        rows: how many of the measured integers the guesses are based on, and of how many that differ.
-        draws: of each table.
-        said: the μ or ε that one record spends in these rows by what the plan says.
-        at_least: what it spends by the guesses, at this level of confidence; no assumption is made.
-        level: the confidence.
-        power: the least probability that noise of 0.95 of its scale would have been noticed.
-        sensitivity: Δ² or Δ₁ as the plan has it.
-        spent, budget: what the strategy spends per record, and what the goal allows, exactly.
-        delta: for a goal (ε, δ), the δ that the noise has at this ε, rounded up; else None.
-        goal: in words.
-        certificate: computed again from workload, strategy and witness; None if that is refused.
-        no_cell: what a record that no cell takes spends by what `measure` says, and what by the guesses at
-            least; None where the number of such records costs extra, and is measured only if asked for.
-        faults: what is wrong, a sentence each.
+        group: m, the number of such records.
+        rows: how many measured integers the guesses are based on, and how many differ between the two tables.
+        draws: the number of draws from each table.
+        said: the μ or ε that one record spends in these rows according to the plan.
+        at_least: a lower confidence bound on what it really spends, from the guesses, without assumptions.
+        level: the confidence of that bound.
+        power: a lower bound on the probability of detecting noise of 0.95 of its scale.
+        sensitivity: Δ² or Δ₁, from the plan.
+        spent: what the strategy spends per record, exactly.
+        budget: what the goal allows per record, exactly.
+        delta: for a goal (ε, δ), the δ of the noise at this ε, rounded up; otherwise None.
+        goal: the privacy goal, in words.
+        certificate: recomputed from workload, strategy and witness; None if that is refused.
+        no_cell: for a record in no cell, what it spends according to `measure`, and the lower confidence
+            bound; None where the number of such records costs extra, and is measured only on request.
+        faults: what is wrong, one sentence each.
     """
 
     noise: str
@@ -98,12 +99,12 @@ class AuditReport(NotebookValue):
 
     @property
     def keeps_its_word(self) -> bool:
-        """Whether nothing was found to spend more than the plan says."""
+        """Whether the audit found nothing that spends more than the plan says."""
         return not self.faults
 
     @property
     def verdict(self) -> str:
-        """In four or five words."""
+        """The result in four or five words."""
         return "keeps what it says" if self.keeps_its_word else "spends more than it says"
 
     def __str__(self) -> str:
@@ -140,22 +141,23 @@ class AuditReport(NotebookValue):
 
 
 def audit(plan: Plan, *, draws: int | None = None, level: float = 0.9999) -> AuditReport:
-    """Whether a plan keeps what it says, by drawing its noise and by doing its arithmetic again.
+    """Whether a plan keeps its privacy promise: draws its noise many times and repeats its arithmetic.
 
-    No table is read and nothing is spent: the audit makes up its own. It costs some seconds.
+    Reads no table and spends nothing: the audit makes up its own tables. It takes some seconds.
 
     Args:
-        draws: of each of two neighbouring tables; 15,000 unless given, or 60,000 with Laplace noise. With
-            these, noise of 0.95 of its scale is noticed with probability 0.95 or more where one record
-            spends up to μ = 4.3, or ε = 4 in the row that it changes most; `AuditReport.power`
-            says how probable it was for the plan at hand, from the binomial law itself.
-        level: the confidence of each lower bound, that of the answers and that of records in no cell;
-            1 − level is the rate of false alarms of each.
+        plan: the plan to check.
+        draws: the number of draws from each of two neighbouring tables; by default 15,000, or 60,000 with
+            Laplace noise. With these, noise of 0.95 of its scale is detected with probability 0.95 or more
+            where one record spends up to μ = 4.3, or ε = 4 in the row that it changes most.
+            `AuditReport.power` has the probability for this plan, from the binomial distribution.
+        level: the confidence of each lower bound: the one for the answers and the one for records in no cell.
+            Each gives a false alarm with probability 1 − level.
 
     Guarantee:
-        A plan that keeps its promise is accused with probability 2(1 − level) at most. The lower
-        bound holds whatever law the noise has. What the audit finds right is not proved right thereby: an
-        audit sees what is spent in the tables that it tries.
+        A plan that keeps its promise is rejected with probability at most 2(1 − level). The lower bound holds
+        whatever the distribution of the noise. Passing the audit proves nothing: an audit sees only what is
+        spent in the tables that it tries.
 
     Raises:
         InputError: for anything but a plan, a positive number of draws and a level between 0.5 and 1.

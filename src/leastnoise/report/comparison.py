@@ -79,15 +79,18 @@ class Contender:
     """One method's result in a comparison, or why it was left out.
 
     Attributes:
-        achieved: what its plan reaches, in the unit of the comparison.
-        gap: how far that is above the best bound proved by any method; None where none was
-            proved, or the bound does not speak of this noise.
-        rms_stderr: the root mean square of the standard errors, by the queries' weights.
+        method: the name of the method.
+        achieved: what its plan achieves, in the unit of the comparison.
+        gap: how far that is above the best bound proved by any method; None where no bound was proved, or it
+            does not cover this noise.
+        rms_stderr: the root mean square of the standard errors, with the queries' weights.
+        seconds: how long it took.
+        reason: why it was left out; None where it was not.
         factor: the largest standard error as a multiple of its target; None without targets.
-        ended: how its search ended, as in `Plan.ended`; None where it was left out.
-        is_simulated: whether `achieved` is a mean squared error over some runs on public data,
-            bias included, instead of a variance that is known.
-        is_without_delta: whether it does with the goal's ε alone what the goal allows with a δ.
+        ended: how its search ended, as in `Plan.ended`; None where the method was left out.
+        is_simulated: whether ``achieved`` is a mean squared error over some runs on public data, bias
+            included, rather than a known variance.
+        is_without_delta: whether it uses the goal's ε alone, where the goal allows a δ.
     """
 
     method: str
@@ -113,14 +116,14 @@ class Contender:
 
 @dataclass(frozen=True)
 class MethodComparison(NotebookValue):
-    """What every method would give for one workload and goal, best first; prints as a table.
+    """What every method achieves for one workload and goal, best first; prints as a table.
 
-    Attributes:
-        contenders: a `Contender` for each method, those that were left out last.
-        lower_bound: what no noise of this kind can go below, the best that any method proved.
-        among: the kind of noise that the bound is about.
-        unit: what is compared.
-        time_limit: the seconds that each method had.
+    Args:
+        contenders: the methods, best first; those that were left out come last.
+        lower_bound: the largest lower bound that any method proved.
+        among: the kind of noise that the bound covers, "Gaussian" or "Laplace".
+        unit: the unit of the bound and of what methods achieve.
+        time_limit: seconds that each method had.
     """
 
     contenders: tuple[Contender, ...]
@@ -226,31 +229,31 @@ def compare(
     data: Any = None,
     progress: Told[Turn] = None,
 ) -> MethodComparison:
-    """What each method would give, and how far each is above the proven bound.
+    """What each method achieves, and how far it is above the proven lower bound.
 
-    For a goal with a delta, the methods are also tried with Laplace noise of the same epsilon;
-    of these the quick ones alone, unless `methods` names others.
+    For a goal with a ``delta``, the methods are also tried with Laplace noise of the same ``epsilon``; by
+    default only the quick ones.
 
     Args:
-        workload: what is asked, from `assemble`.
+        workload: the queries, from `assemble`.
         privacy: the goal; `LeastLoss` or None where targets are to be met at the least cost.
-        methods: names to try; all that there are unless given. A name with options, as in
-            ``("hierarchical", {"branching": 4})``, is a row of its own.
-        objective: what accurate means, as for `design`.
-        over: an attribute that is time, as for `design`.
+        methods: the names of methods to try; all by default. A name with options, as in ``("hierarchical",
+            {"branching": 4})``, is a row of its own.
+        objective: what to minimise, as for `design`.
+        over: the time attribute, as for `design`.
         tol: the relative gap to the proven optimum at which a search may stop.
-        time_limit: seconds for each method, 10 unless given. One that searches for longer gives the
-            best it has found, and the table marks it.
+        time_limit: seconds for each method, 10 by default. A search that takes longer returns the best it has
+            found, and the table marks it.
         backend: "numpy", "torch" or "cuda".
         data: public data, whatever `measure` takes, on which methods that depend on the data are
             simulated. Never private data: the noise is drawn from a fixed seed, and the errors shown
             are those on this table.
-        progress: called with a `Turn` when a method's turn begins and after every step that it tells of.
-            Unless given, a notebook shows a bar where it takes more than a second; ``False`` for none.
+        progress: called with a `Turn` when a method begins and after each step that it reports. By
+            default a notebook shows a bar if this takes more than a second; ``False`` for none.
 
     Raises:
-        InputError: if `methods` names none, or the request is not one that `design` takes.
-        MethodError: if it names one that there is not.
+        InputError: if ``methods`` is empty, or `design` would not take the request.
+        MethodError: if a method does not exist.
     """
     limit = TIME_LIMIT if time_limit is None else time_limit
     request = checked_request(workload, privacy, objective, None, (), over, tol, limit, backend, None)

@@ -77,29 +77,30 @@ def drivers(
     workers: int | None = None,
     progress: Told[Turn] = None,
 ) -> Drivers:
-    """Which batches of queries drive the cost of a plan, and what relaxing each would buy.
+    """Which batches of queries drive the cost of a plan, and what relaxing each would save.
 
     Args:
-        relax: the factor by which a target is made wider, or a standard error may grow.
-        most: how many batches are designed again at most, those with the largest shares first.
-        delta: the δ at which ε is stated where targets were given without a goal; 1e-6 unless given.
-        after: the plans that the plan was designed after, if it was.
-        time_limit: seconds for all of it. A search that runs out of time gives the best it has found,
-            with its gap.
+        plan: the plan whose cost is explained.
+        relax: the factor by which a target is widened, or a standard error may grow.
+        most: the largest number of batches to redesign, those with the largest shares first.
+        delta: the δ at which ε is stated where targets were given without a goal; 1e-6 by default.
+        after: the plans that the plan was designed after, if any.
+        time_limit: seconds for everything. A search that runs out of time returns the best it has found, with
+            its gap. None for no limit.
         backend: "numpy", "torch" or "cuda".
-        workers: threads that share the work; as many as there are cores where matrices are small.
-        progress: called with a `Turn` when one begins and after every step of it, by one thread at a
-            time. What it raises ends the whole. Unless given, a notebook
-            shows a bar where it takes more than a second; ``False`` for none.
+        workers: the number of threads; by default one per core where matrices are small.
+        progress: called with a `Turn` when a design begins and after each of its steps, by one thread at a
+            time. An exception that it raises ends everything. By default a notebook
+            shows a bar if this takes more than a second; ``False`` for none.
 
     Guarantee:
-        Every cost is that of a plan with a certificate, for a request that differs as described.
-        `most_bought` follows from the plan's own certificate.
+        Every cost is that of a plan with a certificate, for the request changed as described. `most_bought`
+        follows from the plan's own certificate.
 
     Raises:
         InputError: if an argument is not what it must be.
-        MethodError: where the plan depends on the data, so that nothing is known of its errors.
-        PrivacyError: if the plan was designed after others and these are not they.
+        MethodError: where the plan depends on the data, so that its errors are not known.
+        PrivacyError: if the plan was designed after other plans than these.
     """
     if not isinstance(plan, Plan):
         raise InputError.must("plan", "be a Plan from design()", given=type(plan))

@@ -144,16 +144,19 @@ class Drivers(NotebookValue):
     """What drives the cost of a plan, the largest share first; prints as a table and sentences.
 
     Attributes:
-        unit: what the cost is.
-        cost: of the plan itself, as its gap and status.
-        again: what it costs when it is designed again, where that is less; None where its optimum is
-            proved and nothing was tried.
+        drivers: the batches of queries, the largest share first.
+        unit: the unit of the cost.
+        cost: the cost of the plan.
+        again: its cost when designed again, where that is less; None where its optimum is proved and nothing
+            was tried.
+        gap: the gap of the plan's certificate.
+        status: the status of the plan's certificate.
         relax: the factor by which targets were relaxed.
         share_of: what the shares are shares of.
         by: what is relaxed, "target" or "weight".
-        proved_in: what the certificate measures, and `most_bought` is a share of.
-        method: by which everything was designed again.
-        unknown: why shares are not known, and what to do about it; "" where they are.
+        proved_in: the unit of the certificate, of which `most_bought` is a share.
+        method: the method that designed everything again.
+        unknown: why shares are not known, and what to do about it; "" where they are known.
     """
 
     _unlisted = unlisted("cost_to_text figures heads left_out")
@@ -183,7 +186,7 @@ class Drivers(NotebookValue):
         return [driver.name for driver in self.drivers]
 
     def to_frame(self) -> Any:
-        """One line for every batch and change, as a pandas DataFrame."""
+        """A pandas DataFrame with one row for every batch and change."""
         import pandas as pd
 
         lines = []
@@ -203,10 +206,11 @@ class Drivers(NotebookValue):
         return pd.DataFrame(lines)
 
     def sentences(self, most: int | None = None, *, more: str = "most=") -> tuple[str, ...]:
-        """What relaxing each batch would buy, a sentence each; of the first `most` batches where given.
+        """What relaxing each batch would save, one sentence each.
 
         Args:
-            more: what to name as the way to have more of them designed again.
+            most: how many batches at most; None for all.
+            more: the argument or option that redesigns more of them, named in the last sentence.
         """
         says = [words for driver in self.drivers[:most] for words in _says(driver, self)]
         n_untried = sum(driver.is_untried for driver in self.drivers)
@@ -216,7 +220,11 @@ class Drivers(NotebookValue):
         return tuple(says)
 
     def left_out(self, where: str = ", in .to_frame()") -> list[str]:
-        """A line that says how many batches are not printed, and where they are; none where all are."""
+        """A line that says how many batches are not printed and where they are; empty if all are printed.
+
+        Args:
+            where: where to find the batches that are not printed, the end of the line.
+        """
         more = len(self.drivers) - SHOWN
         smaller = " with smaller shares" if not self.unknown else ""
         return [f"… and {more:,} batches{smaller}{where}"] if more > 0 else []
@@ -230,7 +238,7 @@ class Drivers(NotebookValue):
     __repr__ = __str__
 
     def cost_to_text(self) -> list[str]:
-        """What the plan costs, and how sure that is."""
+        """The cost of the plan and its gap, in words."""
         is_optimal = self.status == "optimal"
         proof = f"the optimum, proved; {_gap(self.gap)}"
         if not is_optimal:
@@ -249,7 +257,7 @@ class Drivers(NotebookValue):
 
     @property
     def heads(self) -> tuple[str, ...]:
-        """What heads the columns of `figures`."""
+        """The headings of the columns of `figures`."""
         return (self.by, "largest std. error", *((self.share_of,) if self._has_shares else ()))
 
     @property
@@ -258,7 +266,11 @@ class Drivers(NotebookValue):
         return any(driver.share for driver in self.drivers)
 
     def figures(self, driver: Driver) -> tuple[str, ...]:
-        """What a line of the table says of a batch: what was asked, what it has, and its share if known."""
+        """A row of the table: the batch, its target and standard error, and its share if known.
+
+        Args:
+            driver: the batch, one of `drivers`.
+        """
         weight = "various" if driver.weight is None else f"{driver.weight:,.4g}"
         asked = (driver.target or "none") if self.by == "target" else weight
         error = f"{driver.stderr:,.4g}" + (" (binds)" if driver.is_binding else "")

@@ -22,14 +22,14 @@ from leastnoise.report.driver_table import Change
 
 @dataclass(frozen=True)
 class Turn:
-    """Where `compare`, `drivers` or `tradeoff` stands.
+    """Progress of `compare`, `drivers` or `tradeoff`.
 
     Attributes:
         subject: what is being designed; for `compare` the name of a method.
-        number: which turn this is, from 1.
-        n_turns: how many there will be.
-        seconds: since the first turn began.
-        gap: to the optimum, where it is known; None when a turn begins.
+        number: the number of this design, from 1.
+        n_turns: how many designs there will be.
+        seconds: the time since the first one began.
+        gap: the gap to the optimum, where it is known; None when a design begins.
     """
 
     subject: str

@@ -46,6 +46,7 @@ class Report(NotebookValue):
     """A summary of a plan or a release; prints itself.
 
     Attributes:
+        subject: the plan or the release that it is about.
         publication: what the publisher says about it; None for nothing.
     """
 
@@ -84,9 +85,11 @@ class Report(NotebookValue):
     def to_html(self, path: str | Path) -> Path:
         """Write the page to a file, whole or not at all; returns the path.
 
-        The page holds tables and pictures, fits screens and paper, light and dark, and asks nothing of
-        the outside. It follows from the plan or the release alone: the same file, read back, gives the
-        same bytes.
+        The page holds tables and charts, fits screens and paper, light and dark, and loads nothing from
+        elsewhere. It depends on the plan or the release alone: the same file gives the same bytes.
+
+        Args:
+            path: the file to write; an existing one is replaced.
         """
         target = Path(path)
         content = self.html()
@@ -102,10 +105,11 @@ class Report(NotebookValue):
 
 
 def summarize(subject: Release | Plan, publication: Publication | None = None) -> Report:
-    """A report on a release or a plan: print it, or take `.text()` or `.to_html(path)`.
+    """A report on a release or a plan: print it, or use `.text()` or `.to_html(path)`.
 
     Args:
-        publication: what the publisher says about it, to be shown with it.
+        subject: the release or the plan.
+        publication: what the publisher says about it, to be shown too; None for nothing.
     """
     if not isinstance(subject, (Plan, Release)):
         raise InputError.must("subject", "be a Plan or a Release", given=type(subject))

@@ -82,33 +82,35 @@ def tradeoff(
     backend: str = "numpy",
     progress: Told[Turn] = None,
 ) -> Tradeoff:
-    """Standard errors of every batch for a range of ε, beside those of noise that is not shaped.
+    """Standard errors of every batch for a range of ε, next to those of unshaped noise.
 
     Args:
-        workload: what is asked, from `assemble`.
-        privacy: a goal, or `LeastLoss`, of which δ, neighbours and records per person are kept and ε varies;
-            its own is among the points. `PureDP` is for Laplace noise.
-        epsilons: the ε to look at, from 0.1 to 10 unless given.
-        factors: factors on all targets; the result gives the ε that each needs.
-        delta: where the goal names none; 1e-6 unless given.
-        objective: what accurate means, as for `design`.
+        workload: the queries, from `assemble`.
+        privacy: a goal, or a `LeastLoss`, whose δ, neighbours and records per person are kept while ε varies;
+            its own ε is one of the points. `PureDP` gives Laplace noise. None for add-remove neighbours and
+            one record per person.
+        epsilons: the values of ε; by default a range from 0.1 to 10.
+        factors: factors on all targets; the result has the ε that each needs.
+        delta: the δ, where the goal has none; 1e-6 by default.
+        objective: what to minimise, as for `design`.
         method: as for `design`; so are ``options``, ``over``, ``tol`` and ``backend``.
-        options: what the method understands.
-        over: an attribute that is time.
+        options: options of the method.
+        over: the time attribute, as for `design`.
         tol: the relative gap to the proven optimum at which a search may stop.
         backend: "numpy", "torch" or "cuda".
-        time_limit: seconds for all of it, shared among what has to be designed; the goal's own ε comes first.
-            A search that runs out of time tells its gap, and what it was too late for is said.
-        progress: called with a `Turn` when a design begins and after every step of it. Unless given, a
-            notebook shows a bar where it takes more than a second; ``False`` for none.
+        time_limit: seconds for everything, shared among the designs; the goal's own ε comes first. A search
+            that runs out of time reports its gap, and the notes list what there was no time for. None for no
+            limit.
+        progress: called with a `Turn` when a design begins and after every step of it. By default a notebook
+            shows a bar if this takes more than a second; ``False`` for none.
 
     Guarantee:
-        What is scaled has the same gap to the optimum as the plan that it is scaled from, up to the rounding
-        of strategies to integers, which stays below `tol`.
+        A point that is scaled from a plan has the same gap to the optimum as that plan, up to the rounding of
+        strategies to integers, which stays below ``tol``.
 
     Raises:
         InputError: if an argument is not what it must be.
-        MethodError: where a method depends on the data, so that its errors are not known.
+        MethodError: if the method depends on the data, so that its errors are not known.
     """
     _check_arguments(workload, time_limit)
     goal, asked = _goal(privacy, delta)

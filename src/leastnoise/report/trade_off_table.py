@@ -105,12 +105,12 @@ class Tradeoff(NotebookValue):
     """What accuracy costs in privacy: standard errors for a range of ε; prints as a table.
 
     Attributes:
-        points: rising in ε.
+        points: the points, in increasing ε.
         asked: the batches, in their order.
-        needed: for targets, the ε for some factors on all of them.
+        needed: for targets, the ε that each factor on all of them needs.
         delta: the δ of every point; None for pure privacy.
-        what: what the noise was chosen for.
-        neighbours: between which tables it holds, in words.
+        what: what the noise minimises.
+        neighbours: the neighbouring relation, in words.
         notes: what was designed, what was scaled, and why that is right.
     """
 
@@ -123,7 +123,7 @@ class Tradeoff(NotebookValue):
     notes: tuple[str, ...]
 
     def rows(self) -> list[dict[str, Any]]:
-        """One line for every ε and batch."""
+        """One row for every ε and batch."""
         targets = {batch.name: batch for batch in self.asked}
         return [
             {
@@ -236,13 +236,17 @@ def check_kind(path: str | Path) -> None:
 
 
 def write_tradeoff(table: Tradeoff, path: str | Path) -> Path:
-    """Write a trade-off as a picture (.svg, .html to hover over, .png, .pdf) or as .csv; returns the path.
+    """Write a trade-off as a picture (.svg, .html, .png, .pdf) or as .csv; returns the path.
 
-    All or nothing: a file of that name is replaced once the new one is complete.
+    A file of that name is replaced once the new one is complete.
+
+    Args:
+        table: what `tradeoff` returned.
+        path: the file to write.
 
     Raises:
         InputError: for another ending.
-        MissingExtraError: for .png and .pdf where the extra "charts" is not installed.
+        MissingExtraError: for a chart where Altair is not installed.
     """
     check_kind(path)
     target = Path(path)

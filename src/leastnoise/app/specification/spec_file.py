@@ -194,8 +194,11 @@ class Spec:
 def load_spec(path: str | Path) -> Spec:
     """The specification in a TOML file.
 
+    Args:
+        path: the TOML file.
+
     Raises:
-        SpecError: naming the file, the table and what must hold.
+        SpecError: if it is not valid; the message names the file, the line or table, and what must hold.
     """
     source = Path(path)
     try:
@@ -234,10 +237,11 @@ def parse_spec(text: str, folder: str | Path = ".") -> Spec:
     """The specification in a TOML text.
 
     Args:
-        folder: where code lists that it names are looked for.
+        text: the TOML text.
+        folder: the folder of the code lists that it names.
 
     Raises:
-        SpecError: naming the line and what must hold.
+        SpecError: if it is not valid; the message names the line and what must hold.
     """
     return _parse(text, lambda line: "" if line is None else f"line {line}: ", Path(folder))
 

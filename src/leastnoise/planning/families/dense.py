@@ -310,6 +310,12 @@ def _needs(request: Request) -> Needs:
     return _NEEDS[request.objective.kind](request)
 
 
+def _matrix_size(request: Request) -> int:
+    """Rows of its matrices: cells, or queries where no matrix over all cells is held."""
+    m, n = request.workload.shape
+    return m if is_implicit(request) else n
+
+
 DENSE = Method(
     "dense",
     f"the certified optimum for Gaussian noise, up to {MAX_CELLS:,} cells that queries tell apart, or more "

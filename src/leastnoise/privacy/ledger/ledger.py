@@ -45,25 +45,26 @@ class Ledger(NotebookValue):
     """The privacy budget of one dataset, kept in one file or in a PostgreSQL database.
 
     Args:
-        path: the file. It is made, readable by its owner only, if it does not exist and a limit is given. Or
-            the address of a ledger that several machines share, such as
-            "postgresql://user@host/database?ledger=town", which is made in the schema ``town``. Passwords are
-            best kept in ~/.pgpass or PGPASSWORD; one in the address is never shown, and does not travel when
-            the ledger is pickled.
-        dataset: a name for the people concerned, fixed when the ledger is made. Everything ever
-            released about them belongs in this one ledger. None opens whatever is there.
-        limit: the most that one person may ever spend, fixed when the ledger is made. None opens an
+        path: the file. It is created, readable by its owner only, if it does not exist and a limit is given.
+            Or the address of a ledger that several machines share, such as
+            "postgresql://user@host/database?ledger=town", which is created in the schema ``town``. Keep
+            passwords in ~/.pgpass or PGPASSWORD; one in the address is never shown, and is left out when the
+            ledger is pickled.
+        dataset: a name for the people concerned, fixed when the ledger is created. Everything ever released
+            about them belongs in this one ledger. None opens an existing ledger.
+        limit: the most that one person may ever spend, fixed when the ledger is created. None opens an
             existing ledger, and so does the same limit.
-        planned: whether everything that will ever be charged is fixed before the first answer is
-            seen. Then releases of both kinds of noise under `ApproxDP` are judged together by their exact
-            curve, which would not hold for choices made along the way. Fixed when the ledger is made.
-        timeout: how many seconds to wait for other processes.
+        planned: whether everything that will ever be charged is fixed before the first answer is seen. Then
+            releases of both kinds of noise under `ApproxDP` are added up by their exact privacy curve, which
+            would not hold for adaptive choices. Fixed when the ledger is created; None means False for a new
+            ledger.
+        timeout: seconds to wait for other processes.
 
     Guarantee:
-        Whatever processes spend through this file, and however they end, what `spend` has let through
-        stays within the limit, as long as the file or the tables are not replaced. A row that was changed,
-        dropped or moved is found when the ledger is opened. An older copy of the file is found by an object
-        that has seen a newer one, and by `verify` with a later head.
+        Whatever processes spend through this file, and however they end, what `spend` has approved stays
+        within the limit, as long as the file or the tables are not replaced. A changed, deleted or moved row
+        is detected when the ledger is opened. An older copy of the file is detected by an object that has
+        seen a newer one, and by `verify` with a later head.
 
     Raises:
         LedgerFileError, LedgerBusyError, LedgerMismatchError: see `leastnoise.core.errors`.
@@ -132,12 +133,12 @@ class Ledger(NotebookValue):
 
     @property
     def address(self) -> str:
-        """Where it is kept, as it may be given again: a path, or an address without its password."""
+        """Where it is kept, in a form that opens it again: a path, or an address without its password."""
         return self._seen.storage.shown
 
     @property
     def name(self) -> str:
-        """What messages call it."""
+        """Its name in messages."""
         return self._seen.storage.name
 
     @property
@@ -157,13 +158,13 @@ class Ledger(NotebookValue):
 
     @property
     def moved_to(self) -> str | None:
-        """What the ledger is called that goes on in place of this one; None as long as this one is in use."""
+        """The name of the ledger that replaces this one; None as long as this one is in use."""
         with self._seen.reading() as (_, history):
             return None if history.closed is None else history.closed.to
 
     @property
     def remaining(self) -> Remaining:
-        """What the limit leaves, read from the file now."""
+        """What is left of the limit, read from the file now."""
         with self._seen.reading() as (_, history):
             return history.remaining
 
@@ -187,11 +188,14 @@ class Ledger(NotebookValue):
     def export(self, path: str | Path) -> Path:
         """Write the rows to a .csv or .jsonl file, without any answers; returns its path.
 
-        ``charged`` is by how much a release raised what one person has spent, in ``unit``: rounded up, and
-        exactly as text.
+        ``charged`` is the amount by which a release raised what one person has spent, in ``unit``: rounded
+        up, and exactly as text.
+
+        Args:
+            path: the file to write, which ends in .csv or .jsonl.
 
         Raises:
-            InputError: if the name ends otherwise, or is the ledger's own.
+            InputError: if the name has another ending, or is the ledger's own.
         """
         kept_in = self._seen.storage
         if isinstance(kept_in, LedgerFile) and Path(path).exists() and Path(path).samefile(kept_in.path):
@@ -212,21 +216,23 @@ class Ledger(NotebookValue):
         expected_bytes: int = _USUAL_BYTES,
         goal: Goal | None = None,
     ) -> bytes | None:
-        """The stored answers of a release, if there are; None if it can be paid for. Changes nothing.
+        """The stored answers of a release, if any; None if it can be paid for. Changes nothing.
 
         Args:
+            charge: what the release would cost: `Plan.charge`.
+            release_id: the id of the release.
             after: digests of the plans that the plan was designed after.
-            table: what is counted, before it is read. None adds the worst case, for good.
-            expected_bytes: about how large the answers will be; room for them is made sure of.
-            goal: what the plan was designed for, so that a refusal names the largest that would fit; None
-                where it follows from targets or from other plans.
+            table: the table to be counted, before it is read. None charges the worst case, permanently.
+            expected_bytes: the approximate size of the answers; refuses if there is no room for them.
+            goal: the goal that the plan was designed for, so that a refusal can name the largest that would
+                fit; None where it follows from targets or from other plans.
 
         Raises:
             OverBudgetError: if too little is left.
-            AlreadySpentError: if the release was paid for and its answers never stored.
+            AlreadySpentError: if the release was paid for and its answers were never stored.
             LedgerMismatchError: if the id belongs to another plan, the charge does not fit the limit, plans
                 of ``after`` were never released, or nothing could confirm that the table is the one named.
-            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+            LedgerFileError, LedgerBusyError: if the ledger cannot be used now.
         """
         request = PaymentRequest(charge, release_id, after, table, goal)
         if type(expected_bytes) is not int or expected_bytes < 0:
@@ -238,21 +244,23 @@ class Ledger(NotebookValue):
     def check_goal(
         self, goal: Goal, *, same_table_as: str | None = None, share: Fraction = LEAST_SHARE_SPENT
     ) -> None:
-        """Return unless no plan for a goal can be paid for: asked before a long design. Changes nothing.
+        """Raise if no plan for a goal can be paid for: called before a long design. Changes nothing.
 
-        What passes may still be refused once the plan is there. What is refused here would have been refused
-        then: a plan spends its goal in some cell, and even if that were the cell that has spent least,
-        too little is left.
+        What passes may still be refused once the plan exists. What is refused here would have been refused
+        then: a plan spends its goal in some cell, and even if that were the cell that has spent least, too
+        little is left.
 
         Args:
-            same_table_as: the release to whose costs the plan's will be added cell by cell, if any.
-            share: how much of the goal the plan is sure to spend in one of its cells; 0 to ask only whether
-                plans of this kind fit the limit at all.
+            goal: the privacy goal of the plan to be designed.
+            same_table_as: the release to whose costs the plan's are added cell by cell; None for none.
+            share: the share of the goal that the plan is certain to spend in one of its cells; 0 checks only
+                whether plans of this kind fit the limit at all.
 
         Raises:
-            OverBudgetError: naming the largest goal of this kind that would fit.
+            OverBudgetError: if too little is left; the message names the largest goal of this kind that would
+                fit.
             LedgerMismatchError: if no plan of this kind fits the limit, whatever it costs.
-            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+            LedgerFileError, LedgerBusyError: if the ledger cannot be used now.
         """
         if not isinstance(goal, Goal):
             raise InputError.must("goal", "be a privacy goal such as ApproxDP", given=type(goal))
@@ -266,21 +274,22 @@ class Ledger(NotebookValue):
         """A release that was paid for and its stored answers, whatever its plan; None if there is none.
 
         Args:
+            release_id: the id of the release.
             keep_waiting: as in `store`.
 
         Raises:
-            AlreadySpentError: if it was paid for and its answers never stored.
-            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+            AlreadySpentError: if it was paid for and its answers were never stored.
+            LedgerFileError, LedgerBusyError: if the ledger cannot be used now.
         """
         with self._seen.reading(keep_waiting) as (log, history):
             entry = history.entry(release_id)
             return None if entry is None else (entry, stored_answers(log, entry))
 
     def new_digest(self) -> hmac.HMAC:
-        """An empty HMAC-SHA256 with this ledger's own key, to be fed the bytes of a table.
+        """An empty HMAC-SHA256 with this ledger's own key, for the bytes of a table.
 
-        Its digest is what `CountedTable` holds as ``version``. The key is in a private table of the ledger,
-        which no export, representation or head shows.
+        Its digest is the ``version`` of a `CountedTable`. The key is in a private table of the ledger, and no
+        export, representation or head shows it.
         """
         with self._seen.reading() as (log, _):
             key = log.key()
@@ -303,51 +312,56 @@ class Ledger(NotebookValue):
         table: CountedTable | None = None,
         goal: Goal | None = None,
     ) -> Entry:
-        """Pay for a release. Only when this has returned may noise be drawn.
+        """Pay for a release. Noise may be drawn only after this has returned.
 
         Args:
-            table: as in `check`, with the digest of what was read if it is confirmed by one.
+            charge, release_id, after: as in `check`.
+            table: as in `check`, with the digest of what was read where the table has one.
             goal: as in `check`.
 
         Guarantee:
-            The charge is on the disk, and everything on the disk stays within the limit: both are
-            decided while all other writers wait. The price follows from the request and the log; the
-            table only decides whether it is paid at all.
+            The charge is on disk, and everything on disk stays within the limit: both are decided while all
+                other writers wait. The price follows from the request and the log; the table only decides
+                whether it is paid at all.
 
         Raises:
             OverBudgetError, AlreadySpentError, LedgerMismatchError, LedgerFileError, LedgerBusyError: as
-            `check` does, and if the table is not the one that the request names; nothing was spent then.
+                `check` does, and if the table is not the one that the request names; nothing was spent then.
         """
         entry = spending.spend(self._seen, PaymentRequest(charge, release_id, after, table, goal))
         log_step("charge spent", release=release_id)
         return entry
 
     def store(self, entry: Entry, answers: bytes, *, keep_waiting: Callable[[], bool] | None = None) -> None:
-        """Keep the answers of a release that was paid for. Only then may they be handed out.
+        """Store the answers of a release that was paid for. Only then may they be handed out.
 
         Args:
-            keep_waiting: asked again and again while others hold the ledger: True waits on, beyond the
-                ledger's time-out. Readers are waited for and no new ones let in meanwhile.
+            entry: what `spend` returned.
+            answers: the answers, as bytes.
+            keep_waiting: called repeatedly while others hold the ledger; True keeps waiting beyond the
+                ledger's timeout. Waits for readers, and lets no new ones in meanwhile. None stops at the
+                timeout.
 
         Raises:
             TooLargeError: if there are more than 512 MiB of them.
             LedgerMismatchError: if the release is not this ledger's, or has answers already.
-            LedgerFileError, LedgerBusyError: if they could not be stored; it may be tried again.
+            LedgerFileError, LedgerBusyError: if they could not be stored; you may try again.
         """
         spending.store(self._seen, entry, answers, keep_waiting)
         log_step("answers stored", release=entry.release_id)
 
     def is_same_table(self, entry: Entry, table: CountedTable) -> bool:
-        """Whether a table is confirmed to be the version that a release of this ledger was paid for.
+        """Whether a table is confirmed to be the version that a release of this ledger was about.
 
-        False, too, where nothing can confirm it: a table in an engine, or a frame that was held by another
-        object or process.
+        False also where nothing can confirm it: for a table in an engine, or a frame that another object or
+        process held.
 
         Args:
-            table: as in `spend`, with the digest of what was read if it is confirmed by one.
+            entry: the release in this ledger, as `entries` lists it.
+            table: as in `spend`, with the digest of what was read where the table has one.
 
         Raises:
-            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+            LedgerFileError, LedgerBusyError: if the ledger cannot be used now.
         """
         return spending.is_same_table(self._seen, entry, table)
 
@@ -356,11 +370,14 @@ class Ledger(NotebookValue):
     def fetch_parts(self, release_id: str) -> tuple[Entry, bytes, list[bytes]] | None:
         """A stream that was paid for, its plan, and what was published of it; None if there is none.
 
-        Of a release in blocks, its plan and the digests of the blocks that were drawn.
+        For a release in blocks, its plan and the digests of the blocks drawn so far.
+
+        Args:
+            release_id: the id of the stream, or of the release in blocks.
 
         Raises:
-            AlreadySpentError: if it was paid for and its plan never stored.
-            LedgerFileError, LedgerBusyError: if the file cannot be relied on now.
+            AlreadySpentError: if it was paid for and its plan was never stored.
+            LedgerFileError, LedgerBusyError: if the ledger cannot be used now.
         """
         with self._seen.reading() as (log, history):
             entry = history.entry(release_id)
@@ -369,12 +386,15 @@ class Ledger(NotebookValue):
             return entry, stored_answers(log, entry), stored_parts(log, entry)
 
     def store_part(self, entry: Entry, period: str, answers: bytes, *, n_before: int) -> bool:
-        """Keep what a stream publishes in one period. Only then may it be handed out.
+        """Store what a stream publishes in one period. Only then may it be handed out.
 
-        Of a release in blocks, the digest of one of them, which is on a disk.
+        For a release in blocks, the digest of one block that is on disk.
 
         Args:
-            n_before: how many periods of it were stored when the table was read.
+            entry: what `spend` returned.
+            period: the name of the period, or "block" and its number.
+            answers: what was published in it, as bytes.
+            n_before: the number of periods that were stored when the table was read.
 
         Returns:
             False if there are others by now: nothing was stored, and these answers must be thrown away.
@@ -390,15 +410,15 @@ class Ledger(NotebookValue):
     def verify(self, head: str | None = None) -> Verification:
         """Recompute everything from the file's first row on.
 
-        Pages, types, the chain of digests, every charge, their exact sums against the limit, the stored
-        answers, and the private versions of tables against what the rows commit to.
+        Checks pages, types, the chain of digests, every charge, their exact sums against the limit, the
+        stored answers, and the private versions of tables against what the rows commit to.
 
         Args:
-            head: a head noted earlier, as a release prints it. The ledger must contain the history that
-                it stands for.
+            head: a head noted earlier, as a release prints it; the ledger must contain that history. None
+                checks only the file itself.
 
         Raises:
-            LedgerFileError: if anything is not as it was written, or the head is not found: then
+            LedgerFileError: if the ledger was modified after it was written, or the head is not found: then
                 the file was replaced, by an older copy or by another history.
         """
         name = self.name

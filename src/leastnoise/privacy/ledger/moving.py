@@ -39,26 +39,26 @@ _MAX_NAME = 200
 def move_ledger(
     source: str | Path, target: str | Path, *, timeout: float = 30.0, abandon_unstored: bool = False
 ) -> Ledger:
-    """The ledger in its new place: a file's in a PostgreSQL database, or a database's in a file.
+    """Move a ledger from a file to a PostgreSQL database or back; returns it in its new place.
 
-    The history, with its digests, is the same there, and so is every head that was printed. The source is
-    closed: it still gives its stored answers, and pays for nothing.
+    The history, with its digests, stays the same, and so does every head that was printed. The source is
+    closed: it still returns its stored answers, but pays for nothing.
 
     Args:
-        source: where the ledger is.
-        target: where it goes; nothing may be there, except what an interrupted move has left.
-        timeout: how many seconds to wait for other processes.
-        abandon_unstored: move although releases are paid for whose answers were never stored. A process that
-            is about to store them could not any more.
+        source: where the ledger is, a path or an address.
+        target: where it goes; there may be nothing there, except what an interrupted move has left.
+        timeout: seconds to wait for other processes.
+        abandon_unstored: whether to move although releases are paid for whose answers were never stored. A
+            process that is about to store them will fail.
 
     Guarantee:
-        At no moment, wherever this is stopped, can both be spent from.
+        At no moment, wherever this is stopped, can both ledgers be spent from.
 
     Raises:
         InputError: if both are files, or the same.
         LedgerMismatchError: if the target is another ledger, the source was moved elsewhere, or releases are
             not stored.
-        LedgerFileError, LedgerBusyError: if either is not as it was written, or cannot be reached.
+        LedgerFileError, LedgerBusyError: if either was modified since it was written, or cannot be reached.
     """
     old, new = storage_at(source), storage_at(target)
     if isinstance(old, LedgerFile) and isinstance(new, LedgerFile):

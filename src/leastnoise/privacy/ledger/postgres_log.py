@@ -107,7 +107,11 @@ def _statements() -> list[str]:
 
 
 def grants_for(address: str, role: str) -> str:
-    """The SQL by which a ledger's owner lets a role spend from it: it may read and add, and not change.
+    """The SQL that lets a role spend from a ledger: it may read and add, but not change.
+
+    Args:
+        address: the address of the ledger.
+        role: the name of the PostgreSQL role.
 
     Example:
         >>> print(grants_for("postgresql://db.example/budget?ledger=town", "analysts"))

@@ -41,9 +41,12 @@ _CASES_TEXT = 'conditions by label, such as { minor = "age < 18", adult = "age >
 
 @dataclass(frozen=True, repr=False)
 class Where(Query):
-    """How many records satisfy a condition, such as ``"age >= 18 and sex == 'F'"``: one query.
+    """The number of records that satisfy a condition, such as ``"age >= 18 and sex == 'F'"``: one query.
 
-    The language is that of `leastnoise.query.predicates`.
+    `leastnoise.query.predicates` describes the language.
+
+    Args:
+        condition: the condition, with attributes by name and text in quotes.
     """
 
     condition: str = field(metadata=key(TEXT, "such as age >= 18 and sex == 'F'"))
@@ -55,7 +58,7 @@ class Where(Query):
 
     @cached_property
     def parsed(self) -> Condition:
-        """The condition as it was understood."""
+        """The parsed condition."""
         return parse(self.condition)
 
     def terms(self, schema: Schema) -> list[Term]:
@@ -111,7 +114,7 @@ class Cases(Query):
 
     @cached_property
     def parsed(self) -> tuple[Condition, ...]:
-        """The conditions as they were understood."""
+        """The parsed conditions."""
         found = []
         for label, condition in self._pairs:
             try:

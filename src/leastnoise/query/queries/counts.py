@@ -89,7 +89,12 @@ class _OfAttributes(Query):
 
 @dataclass(frozen=True, init=False, repr=False)
 class Marginal(_OfAttributes):
-    """One count for every combination of values of the attributes: a cross table."""
+    """One count for every combination of values of the attributes: a cross table.
+
+    Args:
+        *attributes: the names of the attributes. Rows come in the order of the schema, whatever order is
+            given here.
+    """
 
     kind: ClassVar[str] = "marginal"
 
@@ -131,8 +136,12 @@ class Marginal(_OfAttributes):
 class Cube(_OfAttributes):
     """The cross tables of all combinations of at most `order` of the attributes, the total included.
 
-    ``order=(2,)`` asks for exactly two, ``order=(1, 3)`` for one and for three; all
-    combinations unless given.
+    ``order=(2,)`` asks for exactly two, ``order=(1, 3)`` for one and for three.
+
+    Args:
+        *attributes: the names of the attributes.
+        order: the largest number of attributes in one table, or a list of these numbers; None for all
+            combinations.
     """
 
     order: int | tuple[int, ...] | None = field(default=None, metadata=key(_ORDER))
@@ -168,7 +177,7 @@ class Cube(_OfAttributes):
 
     @property
     def orders(self) -> tuple[int, ...]:
-        """How many attributes the tables have, rising."""
+        """The numbers of attributes that the tables have, in increasing order."""
         if isinstance(self.order, tuple):
             return tuple(sorted(self.order))
         return tuple(range((len(self.attributes) if self.order is None else self.order) + 1))
@@ -217,7 +226,11 @@ class OfOneAttribute(Query):
 
 @dataclass(frozen=True, repr=False)
 class Prefix(OfOneAttribute):
-    """For every value, how many records have that value or a smaller one: a distribution."""
+    """For every value, the number of records with that value or a smaller one: a distribution.
+
+    Args:
+        attribute: the name of the attribute.
+    """
 
     kind: ClassVar[str] = "prefix"
 
@@ -236,7 +249,11 @@ class Prefix(OfOneAttribute):
 
 @dataclass(frozen=True, repr=False)
 class AllRanges(OfOneAttribute):
-    """One count for every interval of values, n(n + 1)/2 of them."""
+    """One count for every interval of values, n(n + 1)/2 of them.
+
+    Args:
+        attribute: the name of the attribute.
+    """
 
     kind: ClassVar[str] = "all-ranges"
 
@@ -273,6 +290,10 @@ class Ranges(OfOneAttribute):
 
     Both ends belong to it for whole numbers and categories; for bins, low and
     high are edges and the interval is [low, high).
+
+    Args:
+        attribute: the name of the attribute.
+        ranges: the intervals, as in ``[(0, 17), (18, 64)]``.
     """
 
     ranges: Sequence[tuple[Any, Any]] = field(metadata=key({"type": "array", "items": PAIR, "minItems": 1}))
@@ -327,7 +348,11 @@ class Ranges(OfOneAttribute):
 
 @dataclass(frozen=True, repr=False)
 class Levels(OfOneAttribute):
-    """One count for every node of a hierarchy, level by level: regions within regions."""
+    """One count for every node of a hierarchy, level by level: regions within regions.
+
+    Args:
+        attribute: the name of an attribute that is a `Hierarchy`.
+    """
 
     kind: ClassVar[str] = "levels"
 
@@ -377,17 +402,18 @@ BOUNDS: Json = key(
 
 @dataclass(frozen=True, repr=False)
 class Sum(OfOneAttribute):
-    """The values of an attribute added up over all records: one query.
+    """The sum of an attribute over all records: one query.
 
-    One person changes it by up to the largest value, so it needs much noise: declare a
-    range no wider than needed.
+    One person changes it by up to the largest value, so it needs a lot of noise: declare a range no wider
+    than needed.
 
     Args:
         attribute: declared as a range or as numbered categories.
-        centre: a number that is taken from every value first. With the middle of the range one person
-            changes the sum by half the width of the range only.
-        power: 2 adds up squares, (value - centre)², and 1 the differences themselves.
-        bounds: the least and the largest value that enters; values beyond are pulled in first.
+        centre: a number subtracted from every value. With the middle of the range, one person changes the sum
+            by only half the width of the range.
+        power: 2 for the sum of squares, (value - centre)²; 1 for the sum of the differences.
+        bounds: the smallest and the largest value, as a pair; values beyond them are clamped. None for no
+            clamping.
     """
 
     centre: float = field(default=0.0, metadata=key({"type": "number"}, "taken from every value first"))

@@ -32,7 +32,12 @@ _MATRIX = {"anyOf": [{"type": "array", "items": {"anyOf": [NUMBERS, {"type": "nu
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Linear(Query):
-    """Any linear combinations of the cells, one row each: an array or a SciPy sparse matrix."""
+    """Any linear combinations of the cells, one row each: an array or a SciPy sparse matrix.
+
+    Args:
+        matrix: the coefficients, (m, n), one column for each cell of the schema, the last attribute fastest.
+        labels: the name of each row; row numbers by default.
+    """
 
     matrix: Any = field(metadata=key(_MATRIX))
     row_labels: Sequence[str] | None = field(
@@ -110,7 +115,7 @@ class Linear(Query):
         return [(self._aspect(dict(zip(schema.names, schema.shape, strict=True))),)]
 
     def own_meaning(self) -> Meaning:
-        """What every row says about one record where no schema names the cells: a record is in `CELL`."""
+        """What every row counts of one record where no schema names the cells: a record is in `CELL`."""
         return Meaning([(self._aspect({CELL: self.matrix.shape[1]}),)], "")
 
     def _aspect(self, sizes: Mapping[str, int]) -> Aspect:
@@ -136,7 +141,7 @@ class Linear(Query):
         return Aspect(tuple(sizes), self.matrix.shape[0], labels.__getitem__, adds, example)
 
     def own_labels(self) -> Labels:
-        """The labels given, or row numbers."""
+        """The labels, or row numbers where none are given."""
         given = self.row_labels
         return Labels(self.matrix.shape[0], lambda j: f"row {j}" if given is None else given[j])
 

@@ -37,7 +37,11 @@ _CLAMPED = "also count the values beyond the bounds"
 
 @dataclass(frozen=True, repr=False)
 class MomentQuery(RatioQuery):
-    """What means and standard deviations have in common."""
+    """What means and standard deviations have in common.
+
+    Args:
+        attribute, by, among, guess, bounds, clamped: as for `Mean`.
+    """
 
     attribute: str = field(metadata=key(TEXT, "an attribute of the schema that holds whole numbers"))
     by: tuple[str, ...] | None = field(default=None, metadata=key(NAMES, "one for each of their values"))
@@ -140,18 +144,19 @@ class MomentQuery(RatioQuery):
 class Mean(MomentQuery):
     """The mean of a whole-number attribute, of all records or of each group.
 
-    Records in the attribute's other cell have no number and do not enter. Means are cut to the declared
+    Records in the attribute's other cell have no number and are left out. Means are clamped to the declared
     range, or to the bounds.
 
     Args:
         attribute: declared as a range or as numbered categories.
-        by: attributes, for a mean of each combination of their values.
-        among: a query on other attributes whose rows say which records enter, as ``Where("age >= 18")``;
-            crossed with `by`.
-        guess: a public guess of the mean; the middle of the range unless given.
-        bounds: the least and the largest value that enters; values beyond are pulled in.
-        clamped: whether also to measure how many values are pulled in; the count is called after the mean,
-            as "mean income: clamped".
+        by: attributes, for a mean of each combination of their values; None for one mean.
+        among: a query on other attributes whose rows select the records, such as ``Where("age >= 18")``;
+            crossed with `by`. None for all records.
+        guess: a public guess of the mean; the middle of the range by default.
+        bounds: the smallest and the largest value, as a pair; values beyond them are clamped. None for no
+            clamping.
+        clamped: whether to measure, too, how many values are clamped; that count is named after the mean, as
+            in "mean income: clamped".
 
     Example:
         >>> from leastnoise.query import assemble
@@ -185,20 +190,23 @@ class Mean(MomentQuery):
 class StandardDeviation(MomentQuery):
     """The standard deviation of a whole-number attribute, of all records or of each group.
 
-    The root of the mean squared distance from the mean: divided by the number of records, not by one less.
-    It is made from the count, the sum and the sum of squares around a public centre. To first order the
+    The root of the mean squared distance from the mean, divided by the number of records n and not by n − 1.
+    It is computed from the count, the sum and the sum of squares around a public centre. To first order the
     error of the variance s² at the mean m is that of Σ(v − c)² − 2(m − c)Σ(v − c) + ((m − c)² − s²)n. With R
-    the farthest that a value lies from c, and m and s² anywhere in their ranges with equal probability, the
-    three are weighed by 1/R⁴, 4/(3R²) and 1/3.
+    the largest distance of a value from c, and m and s² uniform over their ranges, the three are weighted by
+    1/R⁴, 4/(3R²) and 1/3.
 
     Args:
         attribute: declared as a range or as numbered categories.
-        by: attributes, for one of each combination of their values.
-        among: a query on other attributes whose rows say which records enter; crossed with `by`.
-        guess: a public guess of the standard deviation, which sets the weight of the count.
-        centre: a public guess of the mean; the middle of the range unless given.
-        bounds: the least and the largest value that enters; values beyond are pulled in.
-        clamped: whether also to measure how many values are pulled in.
+        by: attributes, for one standard deviation of each combination of their values; None for one.
+        among: a query on other attributes whose rows select the records; crossed with `by`. None for all
+            records.
+        guess: a public guess of the standard deviation, which sets the weight of the count. None weights it
+            by 1/3, as above.
+        centre: a public guess of the mean; the middle of the range by default.
+        bounds: the smallest and the largest value, as a pair; values beyond them are clamped. None for no
+            clamping.
+        clamped: whether to measure, too, how many values are clamped.
     """
 
     centre: float | None = field(

@@ -22,9 +22,14 @@ _STEPS = {"type": "integer", "minimum": 1}
 
 @dataclass(frozen=True, repr=False)
 class Windows(OfOneAttribute):
-    """For every run of ``width`` values, how many records have one of them: the last 12 months, each month.
+    """For every run of ``width`` values, the number of records in it: the last 12 months, each month.
 
-    Windows that begin before the first value are left out: the first one ends at the value number ``width``.
+    Windows that would begin before the first value are left out: the first one ends at value number
+    ``width``.
+
+    Args:
+        attribute: the name of the attribute.
+        width: how many consecutive values each window holds.
     """
 
     width: int = field(metadata=key(_STEPS, "how many values each window holds"))
@@ -61,10 +66,14 @@ class Windows(OfOneAttribute):
 
 @dataclass(frozen=True, repr=False)
 class Changes(OfOneAttribute):
-    """For every value, its number of records less that of the value ``lag`` before it.
+    """For every value, its number of records minus that of the value ``lag`` before it.
 
-    ``Changes("month")`` compares with the month before, ``Changes("month", lag=12)`` with the same month a
-    year before. The first ``lag`` values have nothing to be compared with and are left out.
+    ``Changes("month")`` compares each month with the one before, ``Changes("month", lag=12)`` with the same
+    month a year before. The first ``lag`` values have no predecessor and are left out.
+
+    Args:
+        attribute: the name of the attribute.
+        lag: how many values back the other value is.
     """
 
     lag: int = field(default=1, metadata=key(_STEPS, "how many values before; 1 unless given"))

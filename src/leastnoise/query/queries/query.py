@@ -112,8 +112,17 @@ _EXPECTED_TEXT = "a public size, for targets in per cent; or a list, one for eac
 class Query(NotebookValue):
     """A batch of linear counting queries over one schema.
 
-    A target is a number of counts or, as a text such as "5%", a share of `expected`: a public size that
-    is never taken from the data, or a list of them, one for each row in the order of `labels`.
+    A target is a number of records or, as a text such as "5%", a share of `expected`, a public size that is
+    never taken from the data.
+
+    Args:
+        name: the name of the batch, by which a release finds its answers; made from the query by default.
+        weight: how much the variance of each answer counts in the total, zero or more.
+        stderr: the standard error that each answer must keep: a number of records, or a share of `expected`
+            such as "5%".
+        within: the half-width of the interval that each answer must keep, in the same units: at 95 % as
+            ``within=100``, at another level as ``within=(100, 0.99)``.
+        expected: the public size that targets in per cent refer to, in records; or a list, one for each row.
     """
 
     _: KW_ONLY
@@ -138,7 +147,11 @@ class Query(NotebookValue):
     )
 
     def shared_ends(self, schema: Schema) -> list[str]:
-        """The values that two listed ranges share as an end, each with both ranges, in words."""
+        """The values that end one listed range and begin another, each with both ranges, in words.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         return []
 
     def __post_init__(self) -> None:
@@ -165,14 +178,17 @@ class Query(NotebookValue):
 
     @property
     def target(self) -> float | None:
-        """The standard error each answer must keep, in counts, or None; where rows differ, the least."""
+        """The standard error that each answer must keep, in records: the smallest of all rows, or None."""
         return min(self._targets(), default=None)
 
     def targets(self, schema: Schema) -> Array:
         """The standard errors that the answers must keep, ∞ without a target; (1,) if all are equal, or (m,).
 
+        Args:
+            schema: the schema that the query is asked over.
+
         Raises:
-            QueryError: if sizes are expected of more or of fewer rows than there are.
+            QueryError: if `expected` lists more or fewer sizes than there are rows.
         """
         if isinstance(self.expected, tuple):
             labels = self.labels(schema)
@@ -190,7 +206,7 @@ class Query(NotebookValue):
 
     @property
     def half_width(self) -> WithinTarget | None:
-        """The half-width and the level of the interval that each answer must keep; None without."""
+        """The half-width and the level of the interval that each answer must keep; None without `within`."""
         assert self.within is None or isinstance(self.within, tuple)  # so put by `checked_within`
         return self.within
 
@@ -202,7 +218,7 @@ class Query(NotebookValue):
         return () if self.stderr is None else in_counts(self.stderr, self.expected)
 
     def target_to_text(self) -> str:
-        """The target as it was given; "" without one.
+        """The target in words, as it was given; "" without one.
 
         Example:
             >>> Query(stderr=50).target_to_text(), Query(within=(100, 0.95)).target_to_text()
@@ -218,7 +234,10 @@ class Query(NotebookValue):
         return "" if self.stderr is None else f"std. error {size_to_text(self.stderr, self.expected)}"
 
     def relaxed(self, factor: float) -> Query:
-        """The same query with its target multiplied by a factor, written as before; itself without a target.
+        """The same query with its target multiplied by a factor; the query itself without a target.
+
+        Args:
+            factor: what the target is multiplied by.
 
         Example:
             >>> Query(expected=200, stderr="5%").relaxed(2).target_to_text()
@@ -237,7 +256,15 @@ class Query(NotebookValue):
         within: WithinTarget | CountOrShare | None = AS_IT_IS,
         expected: Expected | None = AS_IT_IS,
     ) -> Query:
-        """The same query with another name, weight, target or expected size; what is left out stays."""
+        """The same query with another name, weight, target or expected size; what is left out stays.
+
+        Args:
+            name: another name.
+            weight: another weight.
+            stderr: another target, as a standard error; None for none.
+            within: another target, as the half-width of an interval; None for none.
+            expected: another expected size; None for none.
+        """
         given = {"name": name, "weight": weight, "stderr": stderr, "within": within, "expected": expected}
         return self._with_common(
             self._common_with({key: value for key, value in given.items() if value is not AS_IT_IS})
@@ -255,24 +282,44 @@ class Query(NotebookValue):
         return common | changes
 
     def terms(self, schema: Schema) -> list[Term]:
-        """The products that the query is made of, one below the other; most have one."""
+        """The products whose rows, stacked, are the query; most queries have one.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         raise NotImplementedError
 
     def tables(self, schema: Schema) -> Sequence[Table]:
-        """What each row counts of one record, without operators; see `queries.meaning`."""
+        """What each row counts of one record, without operators; see `leastnoise.query.queries.meaning`.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         raise NotImplementedError
 
     def meaning(self, schema: Schema) -> Meaning:
-        """What every row says about one record."""
+        """What every row counts of one record, with its label.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         return Meaning(self.tables(schema), self.name or "everyone")
 
     def factors(self, schema: Schema) -> Term | None:
-        """The query as a single product, in schema order; None if it is a union of several, or no product."""
+        """The query as a single product, in schema order; None if it is a union of several, or no product.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         terms = self.terms(schema)
         return terms[0] if len(terms) == 1 else None
 
     def operator(self, schema: Schema) -> Operator:
-        """The rows over all cells of the schema."""
+        """The rows over all cells of the schema, as an operator.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         terms = self.terms(schema)
         if len(terms) == 1:
             return term_operator(terms[0], schema)
@@ -281,12 +328,20 @@ class Query(NotebookValue):
         return Deferred((m, schema.n_cells), lambda: Stack([term_operator(term, schema) for term in terms]))
 
     def check(self, schema: Schema) -> None:
-        """Return if the query can be asked over a schema, with the targets that it has."""
+        """Raise unless the query, with its targets, can be asked over a schema.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         self.operator(schema)
         self.targets(schema)
 
     def labels(self, schema: Schema) -> Labels:
-        """What each row is called."""
+        """The label of each row.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         terms = self.terms(schema)
         everyone = self.name or "everyone"
         if len(terms) == 1:
@@ -301,7 +356,7 @@ class Query(NotebookValue):
         return Labels(starts[-1], make)
 
     def title(self) -> str:
-        """What the batch is called when it was given no name."""
+        """The name of the batch where none is given."""
         return self.kind
 
     def __mul__(self, other: object) -> Product:
@@ -319,7 +374,11 @@ class Query(NotebookValue):
 
     @classmethod
     def from_plain(cls, given: dict[str, Any]) -> Query:
-        """The query whose fields a file gives; overridden where the constructor takes something else."""
+        """The query with the fields that a file gives; overridden where the constructor takes something else.
+
+        Args:
+            given: the fields of the query as JSON or TOML holds them.
+        """
         return cls(**given)
 
     def __repr__(self) -> str:

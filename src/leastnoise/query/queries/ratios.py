@@ -80,7 +80,12 @@ class RatioParts:
 
 @dataclass(frozen=True, repr=False)
 class RatioQuery(Query):
-    """What means, shares and other ratios have in common."""
+    """What means, shares and other ratios have in common.
+
+    Args:
+        guess: a public guess of the ratio, which sets the weight of the denominator; never taken from the
+            data.
+    """
 
     guess: float | None = field(default=None, kw_only=True, metadata=key({"type": "number"}, _GUESS))
     is_linear: ClassVar[bool] = False
@@ -105,7 +110,11 @@ class RatioQuery(Query):
             )
 
     def parts(self, schema: Schema) -> RatioParts:
-        """The linear queries that the ratios are made from, with their weights and targets."""
+        """The linear queries that the ratios are made from, with their weights and targets.
+
+        Args:
+            schema: the schema that the query is asked over.
+        """
         raise NotImplementedError
 
     def check(self, schema: Schema) -> None:
@@ -141,7 +150,13 @@ class Share(RatioQuery):
     """The share of each count of one query in a count of another, from 0 to 1.
 
     The counts of `of` are matched by their attributes: ``Share(Marginal("sex", "job"), of=Marginal("sex"))``
-    has for each sex the shares of its jobs. Every record of a part must be one of its whole.
+    gives, for each sex, the share of each job. Every record counted in a part must be counted in its whole.
+
+    Args:
+        part: the query whose counts are the numerators.
+        of: the query whose counts are the denominators.
+        guess: a public guess of the share, from 0 to 1, which sets the weight of the denominator; never taken
+            from the data.
     """
 
     part: Query = field(metadata=key(QUERY))
@@ -176,7 +191,14 @@ class Share(RatioQuery):
 
 @dataclass(frozen=True, repr=False)
 class Ratio(RatioQuery):
-    """Each answer of one query divided by an answer of another; denominators are matched as by `Share`."""
+    """Each answer of one query divided by an answer of another; denominators are matched as in `Share`.
+
+    Args:
+        numerator: the query whose answers are divided.
+        denominator: the query whose answers divide them.
+        guess: a public guess of the ratio, which sets the weight of the denominator; never taken from the
+            data.
+    """
 
     numerator: Query = field(metadata=key(QUERY))
     denominator: Query = field(metadata=key(QUERY))

@@ -86,7 +86,7 @@ SIGNS = ("==", "!=", "<", "<=", ">", ">=")
 
 @dataclass(frozen=True, init=False, repr=False)
 class Attribute(NotebookValue, ABC):
-    """Declared values in order, one cell each, and at most one more cell for the rest.
+    """Declared values in order, one cell each, and at most one more cell, the other cell.
 
     Attributes:
         outside: where a value that is not declared goes: "drop" leaves
@@ -171,15 +171,30 @@ class Attribute(NotebookValue, ABC):
 
     @abstractmethod
     def span_label(self, first: int, last: int) -> str:
-        """What people call cells first to last together."""
+        """The label of cells first to last together.
+
+        Args:
+            first: the number of the first cell, from 0.
+            last: the number of the last cell, included.
+        """
 
     @abstractmethod
     def prefix_label(self, i: int) -> str:
-        """What people call everything up to cell i."""
+        """The label of all cells up to cell i.
+
+        Args:
+            i: the number of the last cell, from 0.
+        """
 
     @abstractmethod
     def span(self, low: Value, high: Value) -> tuple[int, int] | None:
-        """The first and the last index of a range from low to high, or None if it holds no value."""
+        """The first and the last index of a range from low to high, or None if it holds no value.
+
+        Args:
+            low: the value at which the range begins.
+            high: the value at which it ends: included for whole numbers, names and periods; for bins, the
+                upper edge.
+        """
 
     @abstractmethod
     def _names(self, text: str) -> bool:
@@ -210,12 +225,12 @@ class Attribute(NotebookValue, ABC):
 
     @cached_property
     def null_words(self) -> frozenset[str]:
-        """The words that mean a null, as they are compared."""
+        """The words that stand for a null, in the form that is compared."""
         return frozenset() if self.clean is None else frozenset(map(self.clean.folded, self.clean.nulls))
 
     @cached_property
     def synonym_cells(self) -> dict[str, int]:
-        """The words that mean a declared value, as they are compared, and its index."""
+        """The words that stand for a declared value, in the form that is compared, with its index."""
         pairs = () if self.clean is None else self.clean.synonyms
         folded = str if self.clean is None else self.clean.folded
         return {folded(word): self.position(value) or 0 for word, value in pairs}
@@ -224,23 +239,31 @@ class Attribute(NotebookValue, ABC):
 
     @property
     def size(self) -> int:
-        """The number of cells this attribute has, the other one included."""
+        """The number of cells, the other cell included."""
         return self.n_values + (self.other is not None)
 
     def label(self, i: int) -> str:
-        """What people call cell i."""
+        """The label of cell i.
+
+        Args:
+            i: the number of the cell, from 0.
+        """
         return self.span_label(i, i)
 
     def values_label(self) -> str:
-        """The declared values in short, as messages show them: "0–115", or "F, M"."""
+        """A short label of the declared values, as messages show them: "0–115", or "F, M"."""
         return self.span_label(0, self.n_values - 1)
 
     def cells_label(self) -> str:
-        """The declared values in short, and the other cell."""
+        """A short label of the declared values and of the other cell."""
         return self.values_label() + ("" if self.other is None else f" or {self.other}")
 
     def position(self, value: Value) -> int | None:
-        """The index of a declared value, or of the other cell by its label; None for anything else."""
+        """The index of a declared value, or of the other cell by its label; None for anything else.
+
+        Args:
+            value: a declared value, as a query names it.
+        """
         value = plain(value)
         if self.other is not None and isinstance(value, str) and value == self.other:
             return self.n_values
@@ -249,8 +272,11 @@ class Attribute(NotebookValue, ABC):
     def place(self, value: Any) -> int | None:
         """The cell that a record with this raw value belongs to, or None if it is dropped.
 
-        Any value a table can hold is taken, None and NaN included, and read as the
-        engine reads it (see `leastnoise.data`): the two must always agree.
+        Accepts any value that a table can hold, None and NaN included, and reads it as the engine does (see
+        `leastnoise.data`): the two must always agree.
+
+        Args:
+            value: the raw value of a record.
         """
         value = plain(value)
         if self.clean is not None and not is_null(value):
@@ -270,6 +296,7 @@ class Attribute(NotebookValue, ABC):
         Args:
             name: what the attribute is called, for messages.
             sign: ``==``, ``!=``, ``<``, ``<=``, ``>`` or ``>=``.
+            value: what the values are compared with.
 
         The other cell equals its label and nothing else, and is neither above nor
         below anything.
@@ -295,7 +322,7 @@ class Attribute(NotebookValue, ABC):
         return None
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values that `Schema.from_dict` reads back; policies only where they are not the usual."""
+        """Plain values that `Schema.from_dict` reads back; policies only where they are not the default."""
         usual = {"outside": "drop" if self.other is None else "other", "null": "drop", "other": None}
         chosen = {field: getattr(self, field) for field in ("other", "outside", "null")}
         policies = {field: value for field, value in chosen.items() if value != usual[field]}

@@ -53,15 +53,15 @@ class Cleaning(NotebookValue):
     """What is done to the text of a value before it is placed.
 
     Args:
-        trim: whether blanks at both ends are removed; what is empty then is a null.
+        trim: whether to remove blanks at both ends; a text that is then empty is a null.
         ignore_case: whether A to Z equal a to z. Other letters are compared as they are.
-        nulls: words that mean that there is no value, as in ``["NA", "."]``.
-        synonyms: words that mean a declared value, as in ``{"female": "F", "65+": 65}``.
-        digits: how many digits a code has at least; shorter ones get zeros in front.
+        nulls: words that stand for a missing value, as in ``["NA", "."]``.
+        synonyms: words that stand for a declared value, as in ``{"female": "F", "65+": 65}``.
+        digits: the length of a code: shorter ones are padded with leading zeros. None for no padding.
         decimal: the decimal mark, "." or ",".
-        thousands: the mark between thousands: one of , . ' _ and a blank (which stands for narrow and
-            no-break spaces too). Without one, numbers with such marks are none.
-        dates: forms of dates beside those of ISO 8601, as in ``["%d.%m.%Y"]``.
+        thousands: the thousands separator: one of , . ' _ and a blank (which stands for narrow and no-break
+            spaces too). With None, a text with such a mark is not a number.
+        dates: date formats to read in addition to ISO 8601, as in ``["%d.%m.%Y"]``.
 
     Example:
         >>> from leastnoise import Categories
@@ -118,26 +118,38 @@ class Cleaning(NotebookValue):
     # ---------------------------------------------------------------- the steps
 
     def trimmed(self, text: str) -> str:
-        """A text without the blanks at its ends, if they are to be removed."""
+        """The text without the blanks at its ends, if `trim` is set.
+
+        Args:
+            text: the text of one value.
+        """
         return text.strip(BLANKS) if self.trim else text
 
     def folded(self, text: str) -> str:
-        """A text as it is compared."""
+        """The text in the form in which it is compared.
+
+        Args:
+            text: the text of one value.
+        """
         text = self.trimmed(text)
         return text.translate(_TO_SMALL) if self.ignore_case else text
 
     def code(self, text: str) -> str:
-        """A text as it is compared, with zeros in front if it is a code."""
+        """The text in the form in which it is compared, with leading zeros if it is a code.
+
+        Args:
+            text: the text of one value.
+        """
         return text.zfill(self.digits) if self.digits and re.fullmatch("[0-9]+", text) else text
 
     @property
     def has_marks(self) -> bool:
-        """Whether numbers are written otherwise than with a decimal point alone."""
+        """Whether numbers have a decimal comma or a thousands separator."""
         return self.decimal != "." or self.thousands is not None
 
     @property
     def marked_number(self) -> str:
-        """The pattern of a number with the declared marks, in the syntax that all engines share."""
+        """The regular expression of a number with the declared marks, in syntax that all engines share."""
         whole = "[0-9]+"
         if self.thousands is not None:
             whole = f"([0-9]+|[0-9]{{1,3}}([{THOUSANDS[self.thousands]}][0-9]{{3}})+)"
@@ -145,7 +157,11 @@ class Cleaning(NotebookValue):
         return f"[+-]?({finite}|[Ii]nf(inity)?)"
 
     def number(self, text: str) -> str | None:
-        """A number with the declared marks as it is written without them; None if a text is none."""
+        """A number rewritten without the declared marks; None if the text is not a number.
+
+        Args:
+            text: the text of one value.
+        """
         if not self.has_marks:
             return text
         if not re.fullmatch(self.marked_number, text):
@@ -157,7 +173,7 @@ class Cleaning(NotebookValue):
     # ---------------------------------------------------------------- as others hold it
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values, those alone that are not the usual."""
+        """The arguments that differ from their defaults, as plain values."""
         plain: dict[str, Any] = {}
         for field in fields(self):
             value = getattr(self, field.name)
@@ -171,7 +187,11 @@ class Cleaning(NotebookValue):
         return f"Cleaning({', '.join(f'{name}={value!r}' for name, value in self.to_dict().items())})"
 
     def only(self, names: Sequence[str]) -> Cleaning:
-        """The steps of these names alone."""
+        """A cleaning with only these steps.
+
+        Args:
+            names: the arguments of `Cleaning` to keep, such as ``["trim", "nulls"]``.
+        """
         return Cleaning(**{name: getattr(self, name) for name in names})
 
 

@@ -46,15 +46,18 @@ class Hierarchy(Named):
     """Regions within regions: the values are the leaves of a tree, in order of appearance.
 
     Args:
-        tree: a dict gives each region's name and what is in it, a list the values in a
-            region; a list may also hold dicts, for regions next to values. Depths may
-            differ. Values are all text or all whole numbers, and no value may appear
-            twice.
-        outside: "drop" or "other".
-        null: "drop" or "other".
-        other: the label of one more cell, next to the outermost regions.
-        clean: what is done to text first, a `Cleaning` or a dict of its settings.
-        labels: what people call values and regions, where these are codes, in a dict; answers show it.
+        tree: a dict maps the name of each region to what is in it; a list holds the values in a region, and
+            may hold dicts too, for regions next to values. Depths may differ. Values are all text or all
+            whole numbers, and each appears once.
+        outside: where undeclared values go: "drop" leaves the record out, "other" counts it in the other
+            cell. By default "other" where there is such a cell, else "drop".
+        null: where nulls and NaN go: "drop" leaves the record out, "other" counts it in the other cell.
+        other: the label of one more cell, next to the outermost regions, for undeclared values, nulls or
+            both; None for no such cell.
+        clean: what is done to the text of a value before it is placed: a `Cleaning`, or a dict of its
+            arguments. None for nothing.
+        labels: a dict of labels, for values and regions that are codes; answers show the labels. None for
+            none.
 
     Example:
         >>> regions = Hierarchy({"North": {"Uptown": ["a", "b"], "Hill": ["c"]}, "South": ["d", "e"]})
@@ -95,11 +98,14 @@ class Hierarchy(Named):
         clean: Any = None,
         labels: Mapping[Any, str] | None = None,
     ) -> Hierarchy:
-        """The hierarchy in which every name, a key, lies in its parent.
+        """The hierarchy given by the parent of each name.
 
-        A parent of None, or a parent that is nobody's child, is an outermost region;
-        a name that is nobody's parent is a value. Each region comes where it, or
-        anything in it, is first listed.
+        A name whose parent is None, and a parent that is not itself a key, is an outermost region; a name
+        that is nobody's parent is a value. Each region comes where it, or anything in it, is first listed.
+
+        Args:
+            parents: the parent of every name, in a dict; None for an outermost region.
+            outside, null, other, clean, labels: as for `Hierarchy`.
 
         Example:
             >>> Hierarchy.from_parents({"a": "Uptown", "b": "Uptown", "Uptown": "North"}).values
@@ -126,11 +132,11 @@ class Hierarchy(Named):
         """The hierarchy in a public table of names and their parents, a null parent for an outermost region.
 
         Args:
-            table: a pandas, polars or Arrow table, or a dict of lists. It is read here and
-                now, and what it holds becomes public: a register of regions, never
-                the private table.
+            table: a pandas, polars or Arrow table, or a dict of lists. It is read immediately and becomes
+                public: use a register of regions, never the private table.
             child: the column of names, each in one row.
-            parent: the column of the names they lie in.
+            parent: the column with the parent of each name.
+            outside, null, other, clean, labels: as for `Hierarchy`.
 
         Example:
             >>> table = {"id": ["a", "b", "North"], "parent_id": ["North", "North", None]}
@@ -158,17 +164,19 @@ class Hierarchy(Named):
     ) -> Hierarchy:
         """The hierarchy in a code list: a public CSV or JSON file of codes, their labels and their parents.
 
-        An outermost region has no parent. The file is read here and now, and what it holds becomes part of
-        the schema: a register or a classification, never the private table.
+        An outermost region has no parent. The file is read immediately and becomes part of the schema: use a
+        register or a classification, never the private table.
 
         Args:
-            code: the column of codes.
-            label: the column of labels; "label" by default, where there is such a column.
-            parent: the column of the codes that they lie in.
-            outside, null, other, clean: as those of `Hierarchy`.
+            path: the CSV or JSON file.
+            code: the name of the column of codes.
+            label: the name of the column of labels; by default "label", if there is such a column.
+            parent: the name of the column with the parent of each code.
+            outside, null, other, clean: as for `Hierarchy`.
 
         Raises:
-            SchemaError: naming the line, and none of its content.
+            SchemaError: if the file is not such a list; the message names the line and quotes nothing from
+                it.
         """
         found = read_code_list(path, code=code, label=label, parent=parent)
         tree = _tree_of(found.parents.items())
@@ -178,8 +186,8 @@ class Hierarchy(Named):
     def levels(self) -> tuple[Level, ...]:
         """The regions of every depth, from the outermost to the deepest values.
 
-        A value that ends at one depth is a region of its own there, and -1 below;
-        the other cell is such a value at the first depth.
+        A value that ends at one depth is a region of its own there, and -1 below it. The other cell is such a
+        value at the first depth.
         """
         paths: list[tuple[Value, ...]] = list(_leaf_paths(self.children))
         if self.other is not None:

@@ -54,18 +54,22 @@ class Named(Attribute):
 
     @property
     def is_text(self) -> bool:
-        """Whether the values are text; else they are whole numbers."""
+        """Whether the values are text; otherwise they are whole numbers."""
         return isinstance(self.values[0], str)
 
     def span_label(self, first: int, last: int) -> str:
         return self.label(first) if first == last else f"{self.label(first)} to {self.label(last)}"
 
     def label(self, i: int) -> str:
-        """What people call cell i."""
+        """The label of cell i."""
         return self.called(self.values[i]) if i < self.n_values else str(self.other)
 
     def called(self, name: Value) -> str:
-        """What people call a value or a region: its label, or its name where it has none."""
+        """The label of a value or a region, or its name where it has no label.
+
+        Args:
+            name: a declared value, or the name of a region.
+        """
         return self._called.get(str(name), str(name))
 
     @cached_property
@@ -134,7 +138,7 @@ class Named(Attribute):
 
     @cached_property
     def compared(self) -> tuple[Value, ...]:
-        """The values as cleaned ones are compared with them."""
+        """The values in the form in which cleaned values are compared with them."""
         if self.clean is None or not self.is_text:
             return self.values
         return tuple(self.clean.folded(str(value)) for value in self.values)
@@ -180,12 +184,14 @@ class Categories(Named):
     """Named values in the order given; with ``other=`` one more cell takes every value not named.
 
     Args:
-        values: all text or all whole numbers, in a list.
-        other: the label of one more cell.
-        outside: "drop" or "other".
-        null: "drop" or "other".
-        clean: what is done to text first, a `Cleaning` or a dict of its settings.
-        labels: what people call the values, where these are codes, in a dict; answers show it.
+        values: the categories in a list, all text or all whole numbers.
+        other: the label of one more cell, for undeclared values, nulls or both; None for no such cell.
+        outside: where undeclared values go: "drop" leaves the record out, "other" counts it in the other
+            cell. By default "other" where there is such a cell, else "drop".
+        null: where nulls and NaN go: "drop" leaves the record out, "other" counts it in the other cell.
+        clean: what is done to the text of a value before it is placed: a `Cleaning`, or a dict of its
+            arguments. None for nothing.
+        labels: a dict of labels, for values that are codes; answers show the labels. None for none.
 
     Example:
         >>> Categories(["F", "M"], null="other", other="unknown").size
@@ -231,16 +237,18 @@ class Categories(Named):
     ) -> Categories:
         """The categories in a code list: a public CSV or JSON file of codes and their labels.
 
-        It is read here and now, and what it holds becomes part of the schema: a codebook or a register,
-        never the private table.
+        The file is read immediately and becomes part of the schema: use a codebook or a register, never the
+        private table.
 
         Args:
-            code: the column of codes.
-            label: the column of labels; "label" by default, where there is such a column.
-            outside, null, other, clean: as those of `Categories`.
+            path: the CSV or JSON file.
+            code: the name of the column of codes.
+            label: the name of the column of labels; by default "label", if there is such a column.
+            outside, null, other, clean: as for `Categories`.
 
         Raises:
-            SchemaError: naming the line, and none of its content.
+            SchemaError: if the file is not such a list; the message names the line and quotes nothing from
+                it.
         """
         found = read_code_list(path, code=code, label=label)
         return cls(found.codes, other, outside=outside, null=null, clean=clean, labels=found.labels)

@@ -22,11 +22,14 @@ class Integers(Attribute):
     """Whole numbers, written as a Python range: ``range(116)`` is 0 to 115.
 
     Args:
-        values: the numbers, upwards; a bare range in a schema means the same.
-        outside: "drop", "clamp" or "other"; a number that is not whole is never clamped.
-        null: "drop" or "other".
-        other: the label of one more cell.
-        clean: what is done to text first, a `Cleaning` or a dict of its settings.
+        values: the numbers, in increasing order; a bare range in a schema means the same.
+        outside: where undeclared values go: "drop" leaves the record out, "clamp" counts it at the nearest
+            end, "other" counts it in the other cell. By default "other" where there is such a cell, else
+            "drop". A number that is not whole is never clamped.
+        null: where nulls and NaN go: "drop" leaves the record out, "other" counts it in the other cell.
+        other: the label of one more cell, for undeclared values, nulls or both; None for no such cell.
+        clean: what is done to the text of a value before it is placed: a `Cleaning`, or a dict of its
+            arguments. None for nothing.
 
     Example:
         >>> Integers(range(116), outside="clamp", null="other", other="unknown").size
@@ -135,20 +138,22 @@ class Integers(Attribute):
 class Bins(Attribute):
     """Intervals of a measured number: edges e₀ < e₁ < … give [e₀, e₁), [e₁, e₂), …
 
-    Every interval holds its lower edge and not its upper one, without exception.
-    The first edge may be -inf and the last one inf: that end is then open, and
-    holds the infinite values too.
+    Every interval includes its lower edge and excludes its upper edge, without exception. The first edge may
+    be -inf and the last one inf: that end is then open, and includes the infinite values too.
 
     Where all edges are whole numbers and at least 2 apart, labels name the whole numbers
     inside, "17–24" for [17, 25): a fraction such as 24.5 is counted with 24. Other intervals
     are written half-open, as "[0.5, 1.5)".
 
     Args:
-        edges: numbers that increase.
-        outside: "drop", "clamp" or "other".
-        null: "drop" or "other".
-        other: the label of one more cell.
-        clean: what is done to text first, a `Cleaning` or a dict of its settings.
+        edges: the edges, in increasing order.
+        outside: where undeclared values go: "drop" leaves the record out, "clamp" counts it at the nearest
+            end, "other" counts it in the other cell. By default "other" where there is such a cell, else
+            "drop".
+        null: where nulls and NaN go: "drop" leaves the record out, "other" counts it in the other cell.
+        other: the label of one more cell, for undeclared values, nulls or both; None for no such cell.
+        clean: what is done to the text of a value before it is placed: a `Cleaning`, or a dict of its
+            arguments. None for nothing.
 
     Example:
         >>> bins = Bins([float("-inf"), 10, 80, float("inf")])

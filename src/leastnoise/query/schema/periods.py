@@ -45,11 +45,16 @@ class Periods(Attribute):
         first: the first period, as a text such as "2026-03", or a date in it.
         last: the last one, included.
         by: "day", "week", "month", "quarter" or "year".
-        zone: the time zone in which moments are given a day, such as "Europe/Berlin".
-        outside: "drop", "clamp" or "other"; what is no date is never clamped.
-        null: "drop" or "other".
-        other: the label of one more cell.
-        clean: what is done to text first, a `Cleaning` or a dict of its settings.
+        zone: the time zone that decides on which day a timestamp with an offset falls, such as
+            "Europe/Berlin". None reads none: a column of such timestamps is refused, and a text with an
+            offset is not a date.
+        outside: where undeclared values go: "drop" leaves the record out, "clamp" counts it at the nearest
+            end, "other" counts it in the other cell. By default "other" where there is such a cell, else
+            "drop". A value that is not a date is never clamped.
+        null: where nulls and NaN go: "drop" leaves the record out, "other" counts it in the other cell.
+        other: the label of one more cell, for undeclared values, nulls or both; None for no such cell.
+        clean: what is done to the text of a value before it is placed: a `Cleaning`, or a dict of its
+            arguments. None for nothing.
 
     Example:
         >>> months = Periods("2026-01", "2026-12", by="month")
@@ -102,7 +107,7 @@ class Periods(Attribute):
 
     @cached_property
     def forms(self) -> tuple[DateForm, ...]:
-        """The forms of text that are read as dates, the first that matches first."""
+        """The date formats, in the order in which they are tried."""
         return forms_for(self.by, () if self.clean is None else self.clean.dates)
 
     @cached_property
@@ -113,14 +118,18 @@ class Periods(Attribute):
 
     @property
     def offsets(self) -> tuple[tuple[int, int], ...] | None:
-        """What the zone's clocks are ahead of UTC, from which second on; None without a zone."""
+        """The zone's offsets from UTC, each with the second from which it applies; None without a zone."""
         if self.zone is None:
             return None
         held = self.numbers_held
         return zone_steps(self.zone, first_day(self.by, held.start), first_day(self.by, held.stop))
 
     def day_in(self, value: Any) -> int | None:
-        """The number of the day that a raw value lies on, by the zone's clocks; None if it is no date."""
+        """The day number of a raw value, in the attribute's time zone; None if it is not a date.
+
+        Args:
+            value: a date, a timestamp, or a text that holds one.
+        """
         if isinstance(value, datetime):
             if value.tzinfo is None:
                 return day_number(value.date())
@@ -161,12 +170,12 @@ class Periods(Attribute):
         return len(self.numbers_held)
 
     def label(self, i: int) -> str:
-        """What people call cell i."""
+        """The label of cell i."""
         return str(self.other) if i == self.n_values else period_label(self.by, self.numbers_held[i])
 
     @cached_property
     def values(self) -> tuple[str, ...]:
-        """The periods by name, in order."""
+        """The names of the periods, in order."""
         self._check_listable("periods")
         return tuple(map(self.label, range(self.n_values)))
 

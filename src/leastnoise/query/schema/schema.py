@@ -24,6 +24,12 @@ _FURTHER = {"periods": {"by", "zone"}, "categories": {"labels"}, "hierarchy": {"
 class Schema(NotebookValue):
     """The declared attributes of a table, in order.
 
+    Args:
+        named: the attributes in a dict, for names that Python cannot use as keywords, such as
+            ``Schema({"years lived here": range(100)})``; None for none.
+        **attributes: the attributes by name. Each is a `range` of whole numbers, a sequence of categories, or
+            an `Integers`, `Periods`, `Bins`, `Categories` or `Hierarchy`.
+
     Example:
         >>> Schema(age=range(116), sex=("F", "M"))
         Schema(age: 0–115; sex: F, M; 232 cells)
@@ -60,17 +66,17 @@ class Schema(NotebookValue):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The attributes, in order."""
+        """The names of the attributes, in order."""
         return tuple(self._attributes)
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The number of values of each attribute."""
+        """The number of cells of each attribute."""
         return self._shape
 
     @property
     def n_cells(self) -> int:
-        """The number of combinations of values."""
+        """The number of cells: all combinations of values."""
         return math.prod(self.shape)
 
     def __getitem__(self, name: str) -> Attribute:
@@ -107,10 +113,13 @@ class Schema(NotebookValue):
         return f"Schema({'; '.join(parts)}; {in_figures(self.n_cells)} cells)"
 
     def cleaned(self, clean: Cleaning | Mapping[str, Any]) -> Schema:
-        """This schema with one cleaning for every attribute that declares none of its own.
+        """This schema with one cleaning for every attribute that has none of its own.
 
-        Of its steps every attribute takes those that make sense for its kind: decimal marks are for numbers,
-        forms of dates for periods.
+        Each attribute takes the steps that make sense for its kind: decimal marks for numbers, date formats
+        for periods.
+
+        Args:
+            clean: a `Cleaning`, or a dict of its arguments.
 
         Example:
             >>> Schema(sex=("F", "M")).cleaned({"trim": True})["sex"].place(" F")
@@ -141,10 +150,12 @@ class Schema(NotebookValue):
     def from_dict(cls, attributes: dict[str, Any]) -> Schema:
         """The schema that `to_dict` wrote, or a specification file's [schema] table.
 
-        Each attribute is ``{range = [start, stop]}``, ``{bins = [...]}``,
-        ``{categories = [...]}``, ``{hierarchy = ...}`` or ``{periods = [first, last], by = "month"}``, each
-        with its policies
-        ``outside``, ``null`` and ``other`` if wanted, or simply a list of categories.
+        Each attribute is ``{range = [start, stop]}``, ``{bins = [...]}``, ``{categories = [...]}``,
+        ``{hierarchy = ...}`` or ``{periods = [first, last], by = "month"}``, with its policies ``outside``,
+        ``null`` and ``other`` if it has any, or simply a list of categories.
+
+        Args:
+            attributes: the attributes by name.
         """
         _check_names(attributes)
         return cls({name: _from_plain(name, given) for name, given in attributes.items()})

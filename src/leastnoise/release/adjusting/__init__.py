@@ -64,51 +64,53 @@ def adjust(
     progress: Told[AdjustProgress] = None,
     time_limit: float | None = None,
 ) -> Release:
-    """The release with answers that add up and are possible counts, marked as adjusted.
+    """The release with answers that agree and are possible counts, marked as adjusted.
 
-    With ``nonnegative`` the answers come from cells x ≥ 0 with as many records as estimated, or none where
-    the estimate is negative. ``fit="entropy"``, the default, draws the cells of least Σ (y − A x)², y being
-    all that was measured, towards a table of independent attributes as far as lowers the estimated error
-    (`leastnoise.release.adjusting.entropy`): less of the noise is taken for structure. With
-    ``fit="least squares"`` they are the cells of least Σ (y − A x)² themselves; so they are by default where
-    the measurements do not tell how many records there are, or where rounding ends the search for the other.
-    Either is found to a hundredth of each answer's standard error, which is proved
-    (``release.adjusted.precision``; a larger number there says that the search ended before). With
-    ``integer``, cells are rounded to whole numbers: the total becomes the nearest whole number, and counts of
-    the first attribute of the schema, of its first two, and so on, move by at most one.
+    With ``nonnegative`` the answers are sums of cells x ≥ 0 with as many records as estimated, or none where
+    the estimate is negative. ``fit="least squares"`` takes the cells that minimise Σ (y − A x)², y being all
+    measurements. ``fit="entropy"`` shrinks them towards a table of independent attributes by as much as
+    lowers the estimated error (`leastnoise.release.adjusting.entropy`), so that less noise is taken for
+    structure. By default it is entropy, and least squares where the measurements do not determine the number
+    of records or where rounding ends the search of the other. Either is found to a hundredth of each answer's
+    standard error, which is proved (``release.adjusted.precision``; a larger number there means that the
+    search ended early). With ``integer``, cells are rounded to whole numbers: the total becomes the nearest
+    whole number, and counts of the first attribute of the schema, of its first two, and so on, move by at
+    most one.
 
-    What becomes of the rest: ``stderr`` stays that of the unadjusted answers, ``release.unadjusted``.
-    ``interval`` stays theirs too, cut down to what is possible, and holds the true counts as often as before;
-    adjusted answers may lie outside of it. Answers are biased: upwards where the true counts are small,
-    downwards elsewhere. Queries with real or negative weights are answered from the same cells and need
-    neither be whole numbers nor positive.
+    ``stderr`` stays that of the unadjusted answers, ``release.unadjusted``. ``interval`` stays theirs too,
+    cut to what is possible, with the same coverage of the true counts; adjusted answers may lie outside it.
+    Answers are biased: upwards where the true counts are small, downwards elsewhere. Queries with real or
+    negative weights are answered from the same cells and need be neither whole numbers nor positive.
 
-    With ``nonnegative=False`` alone, answers are made to agree and stay unbiased: those of the cells of least
-    Σ (y − A x)² whatever their signs. Where the answers of a release agree already, which is all but method
-    "residuals" with several blocks of the same attributes, it comes back as it is. Their standard errors are
-    at most ``stderr``; with Gaussian noise ``interval`` is around them.
+    With ``nonnegative=False`` alone, answers are made to agree and stay unbiased: they come from the cells
+    that minimise Σ (y − A x)², whatever their signs. Where the answers agree already, which is always but for
+    method "residuals" with several blocks of the same attributes, the release is returned unchanged. Their
+    standard errors are at most ``stderr``; with Gaussian noise ``interval`` is around them.
 
-    Where the plan depends on the data, cells are those nearest to its mechanism's estimates, all alike.
+    Where the plan depends on the data, the cells are those nearest to its mechanism's estimates, all weighted
+    equally.
 
     ``release.adjusted.ended`` says how the search ended: "converged"; "exhausted" where further steps gained
-    nothing; "deadline"; or "interrupted", by Ctrl-C, which hands out the best cells so far, non-negative and
-    rounded as asked. ``release.adjusted.precision`` says how far from the best their answers may be.
+    nothing; "deadline"; or "interrupted", by Ctrl-C, which returns the best cells so far, non-negative and
+    rounded as requested. ``release.adjusted.precision`` says how far from the best their answers may be.
 
     Args:
+        release: the release to adjust; it stays as it is.
+        nonnegative: whether no cell may be negative.
+        integer: whether cells are rounded to whole numbers.
         fit: "entropy" or "least squares"; None for entropy wherever the number of records is measured.
-        progress: called with an `AdjustProgress` after every step of the search. Unless given, a notebook
-            shows a bar where it takes more than a second; ``False`` for none.
-        time_limit: seconds, after which the best cells so far are taken. Checked between steps. Unless given,
-            300, after which cells are taken only where they are good; ``math.inf`` for no limit.
+        progress: called with an `AdjustProgress` after every step of the search. By default a notebook
+            shows a bar if this takes more than a second; ``False`` for none.
+        time_limit: seconds, after which the best cells so far are used; checked between steps. By default
+            300, after which cells are used only if they are good enough; ``math.inf`` for no limit.
 
     Guarantee:
         Post-processing of what was released: costs no privacy.
 
     Raises:
-        InputError: if an argument is not as above, or the release was adjusted in another way.
-        TooLargeError: if there are more cells than one vector may hold; or if the search ended further than
-            one standard error from the best answers, and neither was a ``time_limit`` given nor did the user
-            interrupt it.
+        InputError: if an argument is not one of these, or the release was adjusted in another way.
+        TooLargeError: if there are more cells than one vector may hold; or if the search ended more than one
+            standard error from the best answers, without a ``time_limit`` and without Ctrl-C.
     """
     _check_arguments(release, nonnegative=nonnegative, integer=integer, fit=fit, time_limit=time_limit)
     if release.adjusted is not None or not (nonnegative or integer or _may_disagree(release)):

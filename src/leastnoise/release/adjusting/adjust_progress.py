@@ -18,7 +18,13 @@ DEFAULT_TIME_LIMIT = 300.0
 
 @dataclass(frozen=True)
 class AdjustProgress(Progress):
-    """Where an adjustment stands: a `Progress` whose gap is the precision of the best cells so far."""
+    """Progress of an adjustment; its gap is the precision of the best cells so far.
+
+    Args:
+        step: the number of steps taken.
+        gap: as `precision`.
+        seconds: the time since it began, in seconds.
+    """
 
     @property
     def precision(self) -> float:

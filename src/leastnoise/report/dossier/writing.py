@@ -30,12 +30,12 @@ FILES = (ANSWERS, DESCRIPTOR, SDMX, REGISTRY, CLAIMS, PAGE, TO_COMPLETE)
 
 @dataclass(frozen=True)
 class Dossier(NotebookValue):
-    """A dossier that was written.
+    """The files of a dossier.
 
     Attributes:
-        folder: where it is.
-        files: its files, in order.
-        to_complete: what a person must say before it is published, each with where it belongs.
+        folder: the folder that holds them.
+        files: the files, in order.
+        to_complete: what somebody must add before publication, each with where it belongs.
     """
 
     folder: Path
@@ -51,18 +51,20 @@ def write_dossier(
     level: float = 0.95,
     force: bool = False,
 ) -> Dossier:
-    """Write what a publication needs beside its answers; returns what is there, and what is missing.
+    """Write the files that accompany a publication; returns their list, and what is still missing.
 
     The answers as CSV with a CSV-on-the-Web descriptor, as SDMX-CSV, an entry for OpenDP's registry of
     deployments, a page of claims by the factors of NIST SP 800-226, and the page for readers.
 
     Args:
-        publication: what the publisher says about it; what is left out is listed and never invented.
-        level: the confidence of the intervals.
-        force: whether files of an earlier dossier in the folder are replaced.
+        release: the release to publish.
+        folder: where to write the files: a folder, or the name of a new one in a folder that exists.
+        publication: what the publisher says about it; what is left out is listed, never invented.
+        level: the confidence of the intervals, between 0 and 1.
+        force: whether to replace files of an earlier dossier in the folder.
 
     Guarantee:
-        Everything follows from the release and from ``publication``: it costs no privacy.
+        Everything is computed from the release and ``publication``: it costs no privacy.
 
     Raises:
         InputError: if the folder cannot be made, or holds such files already.
