@@ -308,5 +308,5 @@ def test_files_from_before_keep_their_digest() -> None:
 @pytest.mark.parametrize("ended", ["", "finished", 1, None, ["converged"]])
 def test_a_file_that_ended_otherwise_is_refused(ended: Any) -> None:
     content, arrays = planned("dense").to_parts()
-    with refuses(PlanFileError, "plan", "odd.plan", "no plan that this version can read"):
+    with refuses(PlanFileError, "plan", "odd.plan", "not a plan that this version can read"):
         plan_from_parts({**content, "ended": ended}, arrays, "odd.plan")

@@ -752,13 +752,13 @@ def test_a_file_cut_short_is_refused(ledger: Ledger, keep: int) -> None:
 def test_other_files_are_refused(path: Path) -> None:
     for content in (b"text\n" * 100, os.urandom(8192), b"SQLite format 3\0" + bytes(4080)):
         path.write_bytes(content)
-        with refuses(LedgerFileError, "path", ..., "no ledger"):
+        with refuses(LedgerFileError, "path", ..., "not a ledger"):
             Ledger(path, dataset="people", limit=GDP(1))
         assert path.read_bytes() == content
     path.unlink()
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("CREATE TABLE log (x)")
-    with refuses(LedgerFileError, "path", ..., "no ledger"):
+    with refuses(LedgerFileError, "path", ..., "not a ledger"):
         Ledger(path)
 
 

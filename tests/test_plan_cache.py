@@ -166,7 +166,7 @@ def test_a_folder_of_somebody_else_is_not_used(folder: Path, monkeypatch: pytest
     run("design spec.toml")
     monkeypatch.setattr(plan_cache.os, "getuid", lambda: os.stat(folder).st_uid + 1)
     said = run("design spec.toml --force").stderr
-    assert "no folder of yours" in said and DESIGNED in said
+    assert "not a folder of yours" in said and DESIGNED in said
 
 
 def test_the_oldest_plans_are_removed_and_nothing_else(folder: Path) -> None:

@@ -90,7 +90,7 @@ def test_methods_for_products_say_what_they_cannot_do() -> None:
         (asked(ln.Prefix("c")), "marginals", "cross tables"),
         (ln.Workload.from_matrix(np.eye(3)), "marginals", "matrix over all cells"),
         (asked(ln.Linear(np.eye(30))), "product", "matrix over all cells"),
-        (asked(PRODUCT.having(stderr=9)), "product", "no product of what its attributes need"),
+        (asked(PRODUCT.having(stderr=9)), "product", "not a product of what its attributes need"),
     ):
         with refuses(MethodError, "method", ..., words):
             ln.design(given, ln.GDP(1), method=method)

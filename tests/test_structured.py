@@ -420,7 +420,7 @@ def test_files_are_not_trusted() -> None:
     g = exact.to_limbs(exact.from_limbs(arrays["axis0_0_g"]) + np.array([0, 1, 0]))
     with refuses(PlanFileError, "strategy", ..., "centre"):
         read(axis0_0_g=g)
-    with refuses(PlanFileError, "blocks", ..., "no sets of axes"):
+    with refuses(PlanFileError, "blocks", ..., "not sets of axes"):
         read(block_sizes=arrays["block_sizes"][:-1])
     with pytest.raises(DesignError):
         read(block_axes=arrays["block_axes"] + 7)

@@ -107,7 +107,7 @@ def small_is_large(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dense, "MAX_CELLS", 1)
     monkeypatch.setattr(dense, "MAX_ROW_ENTRIES", 1)
     monkeypatch.setattr(dense.few_queries, "MAX_QUERIES", 0)
-    monkeypatch.setattr(import_module("leastnoise.strategy.combined_rows"), "_MANY_DIRECTIONS", 4)
+    monkeypatch.setattr(import_module("leastnoise.strategy.combined_rows"), "MANY_DIRECTIONS", 4)
 
 
 @pytest.mark.parametrize("seed", range(N_DRAWS))

@@ -331,6 +331,7 @@ class Release(NotebookValue):
 
         Args:
             query: the name of one of the workload's, or any other in the plan's row space.
+            level: the coverage of the intervals, such as 0.95.
 
         Raises:
             QueryError: if the plan did not measure enough to answer it.

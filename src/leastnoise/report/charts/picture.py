@@ -14,7 +14,8 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from leastnoise.core.errors import InputError, MissingExtraError
+from leastnoise.core.errors import InputError
+from leastnoise.core.extras import require
 from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.printable import printable
 from leastnoise.core.whole_file import written_whole
@@ -33,10 +34,11 @@ _SCALE = 2.0
 class Picture(NotebookValue):
     """A drawing that a notebook shows by itself; `save` writes it to a file.
 
-    Attributes:
-        title: what it is of.
-        width, height: its size in pixels.
-        svg: the drawing itself. Where it is opened by itself, values show where the pointer rests.
+    Args:
+        title: what it shows.
+        width: in pixels.
+        height: in pixels.
+        marks: what is drawn.
     """
 
     title: str
@@ -48,7 +50,7 @@ class Picture(NotebookValue):
 
     @property
     def svg(self) -> str:
-        """The drawing as one SVG element."""
+        """The drawing as one SVG element; opened by itself, it shows the value under the pointer."""
         return self._drawn(has_titles=True)
 
     def save(self, path: str | Path) -> Path:
@@ -129,11 +131,4 @@ def check_file(path: str | Path, kinds: Sequence[str] = KINDS) -> None:
             given=str(path),
         )
     if target.suffix.lower() in (".png", ".pdf"):
-        try:
-            import vl_convert  # noqa: F401
-        except ImportError:
-            raise MissingExtraError(
-                f"a {target.suffix.lower()} file needs vl-convert: pip install 'leastnoise[charts]'; "
-                ".svg and .html need nothing",
-                field="vl_convert",
-            ) from None
+        require("vl_convert", extra="charts", why=f"a {target.suffix.lower()} file")
