@@ -8,8 +8,8 @@ Both are whole numbers, and exact.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import Protocol
 
 import numpy as np
 
@@ -35,28 +35,35 @@ def smallest_columns(operator: Operator, cells: Array) -> Array:
     return found
 
 
-class QueryColumns(Protocol):
-    """Columns b_i of k queries, one for each of d kinds of cells."""
+class QueryColumns(ABC):
+    """Columns b_i of k queries, one for each of d kinds of cells.
+
+    Attributes:
+        cells: which cells are of one kind.
+        tables: the same columns table by table, where a pass over all of them costs little; else None.
+    """
 
     cells: Cells
+    tables: TableRows | None
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, int]:
         """(k, d)."""
 
-    @property
-    def tables(self) -> TableRows | None:
-        """The same columns table by table, where a pass over all of them costs little."""
-
+    @abstractmethod
     def take(self, index: Array) -> Array:
         """Some of them, (k, len(index)), whole numbers."""
 
+    @abstractmethod
     def candidates(self, count: int) -> Array:
         """At most this many kinds, rising, among which to look for some that span all directions."""
 
+    @abstractmethod
     def nonzero(self) -> Array:
         """For each query, a kind that it counts, (k,)."""
 
+    @abstractmethod
     def gram(self, weights: Array) -> Array:
         """Σ_i weights_i b_i b_iᵀ, (k, k) floats."""
 
@@ -68,7 +75,7 @@ def column_blocks(columns: QueryColumns) -> Iterator[Array]:
         yield columns.take(np.arange(start, min(start + BLOCK, d)))
 
 
-class HeldColumns:
+class HeldColumns(QueryColumns):
     """Columns in few bytes."""
 
     tables = None
@@ -101,8 +108,10 @@ class HeldColumns:
         return total
 
 
-class TableColumns:
+class TableColumns(QueryColumns):
     """Columns table by table."""
+
+    tables: TableRows
 
     def __init__(self, tables: TableRows) -> None:
         self.cells = tables.cells

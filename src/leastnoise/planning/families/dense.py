@@ -139,7 +139,11 @@ def _refuses_cells(request: Request) -> str | None:
 def is_implicit(request: Request) -> bool:
     """Whether there are too many cells for rows over all of them."""
     m, n = request.workload.shape
-    return n > MAX_CELLS and min(m, n) * n > MAX_ROW_ENTRIES and few_queries.refuses(request) is None
+    if n <= MAX_CELLS or min(m, n) * n <= MAX_ROW_ENTRIES or few_queries.refuses(request) is not None:
+        return False
+    # Without a device, more queries are better served over the numbers of their tables, where these are few.
+    is_usual = request.backend != "numpy" or m <= few_queries.MAX_QUERIES
+    return is_usual or few_tables.refuses(request) is not None
 
 
 def _find(request: Request) -> SearchResult:
