@@ -143,7 +143,8 @@ def drawn(seed: int, number: int, *, is_quiet: bool = True) -> Case:
     has_targets = any(set(query.toml) & {"stderr", "within"} for query in queries)
     if method in ("residuals", "joint") and any(query.toml.get("kind") == "linear" for query in queries):
         method = "dense"
-    objective = rng.choice([None, None, None, "max-variance", "total-variance"]) if not is_large else None
+    objectives = [None, None, None, "max-variance", "total-variance", "absolute-error"]
+    objective = rng.choice(objectives) if not is_large else None
     if has_targets:
         objective = rng.choice([None, None, "targets", "total-variance", "total-variance-within-targets"])
     has_goal = not (has_targets and objective in (None, "targets") and not goal[1].keys() & FURTHER)
@@ -298,6 +299,7 @@ def designed(case: Case) -> Any:
     goal = None if case.goal is None else getattr(ln, case.goal[0])(**case.goal[1])
     objectives: dict[str | None, Any] = {
         None: None,
+        "absolute-error": ln.AbsoluteError(),
         "max-variance": ln.MaxVariance(),
         "total-variance": ln.TotalVariance(),
         "total-variance-within-targets": ln.TotalVariance(within_targets=True),
