@@ -510,7 +510,7 @@ def test_constraints_are_tightened_by_small_moves(seed: int) -> None:
     noise = 1e-6 * rng.normal(size=(k, k))
     start = (np.eye(k) + noise + noise.T) @ R
     before = np.linalg.solve(start.T, B)
-    moved = tightened(start, queries, before, np.ones(9))
+    moved = tightened(start, queries, before, np.ones(9), 1.0)
     assert moved is not None
     lengths = [((moved @ queries) ** 2).sum(axis=0), (np.linalg.solve(moved.T, B) ** 2).sum(axis=0)]
     assert np.abs(np.concatenate(lengths) - 1).max() <= ROUNDING < np.abs((before**2).sum(axis=0) - 1).max()

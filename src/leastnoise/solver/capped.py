@@ -35,7 +35,7 @@ from leastnoise.solver.capped_problems import (
 from leastnoise.solver.mean import Forms, MeanPoint, evaluate
 from leastnoise.solver.path_following import CentralPath, Enough, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
-from leastnoise.solver.tightening import tightened
+from leastnoise.solver.tightening import SHARES, tightened
 
 # Up to this many queries, all of them are solved for at once.
 _ALL_AT_ONCE = 1_500
@@ -443,8 +443,9 @@ class _TotalWithinCaps(_CappedRows):
         R *= math.sqrt(float((_strategy(R, self.B) ** 2).sum(axis=0).max()))
         queries = self.rows.take(np.arange(self.n_rows)).T / np.sqrt(self.caps)
         weights = np.concatenate([found.dual[0] * self.caps, found.dual[1]])
-        moved = tightened(R, queries, _strategy(R, self.B), weights)
-        choices = [self._feasible(root, queries) for root in (R, moved) if root is not None]
+        columns = _strategy(R, self.B)
+        roots = [R, *(tightened(R, queries, columns, weights, share) for share in SHARES)]
+        choices = [self._feasible(root, queries) for root in roots if root is not None]
         achieved, strategy = min(choices, key=lambda choice: choice[0])
         better = replace(ended, strategy=strategy, achieved=achieved)
         return replace(better, has_converged=better.gap <= self.run.tol)

@@ -23,7 +23,8 @@ _TURNS = 8
 
 # Constraints take part if their weight is at least this share of the largest. Where caps leave a millionth of
 # room, weights of 1e-6 of the largest still cost more than the gap when they stay off their constraints.
-_COUNTS = 1e-9
+# Which of the small ones belong to constraints that bind shows only when it is tried.
+SHARES = (1e-6, 1e-8, 1e-9, 1e-10, 1e-12)
 
 # Directions of the system below this share of the strongest are nothing but rounding.
 _WEAK = 1e-16
@@ -35,7 +36,7 @@ _BELOW = 4e-15
 _LARGEST = 1e-3
 
 
-def tightened(R: Array, queries: Array, columns: Array, weights: Array) -> Array | None:
+def tightened(R: Array, queries: Array, columns: Array, weights: Array, share: float) -> Array | None:
     """R moved so that constraints with weights hold with equality; None where they are too far from it.
 
     Args:
@@ -43,11 +44,12 @@ def tightened(R: Array, queries: Array, columns: Array, weights: Array) -> Array
         queries: l_j/√c_j, (k, m), whose variances are to be at most 1.
         columns: R^{−T} b_i, (k, n), of length at most 1.
         weights: of queries and columns, (m + n,).
+        share: of the largest weight, what a constraint needs to take part.
     """
     from scipy import linalg
 
     k, m = queries.shape
-    counts = np.flatnonzero(weights >= _COUNTS * weights.max(initial=0))
+    counts = np.flatnonzero(weights >= share * weights.max(initial=0))
     signs = np.where(counts < m, 1.0, -1.0)
     h = np.hstack([R @ queries, columns])
     for _ in range(_TURNS):
