@@ -23,7 +23,7 @@ from scipy import stats
 
 import leastnoise as ln
 from leastnoise.core.errors import MethodError
-from leastnoise.papers.buckets import Buckets
+from leastnoise.papers.buckets import BucketMechanism
 from leastnoise.papers.noisy_partition import Candidates, gram_of_buckets, noisy_partition
 from leastnoise.planning import GRID, Plan, load_plan
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
@@ -66,9 +66,9 @@ def plan_of(n: int = 8, goal: Goal = GDP(1), queries: Any = None, **options: Any
     return ln.design(ranges(n, queries), goal, method="buckets", options=options)
 
 
-def mechanism_of(n: int = 8, goal: Goal = GDP(1), queries: Any = None, **options: Any) -> Buckets:  # noqa: B008
+def mechanism_of(n: int = 8, goal: Goal = GDP(1), queries: Any = None, **options: Any) -> BucketMechanism:  # noqa: B008
     mechanism = plan_of(n, goal, queries, **options).mechanism
-    assert isinstance(mechanism, Buckets)
+    assert isinstance(mechanism, BucketMechanism)
     return mechanism
 
 
@@ -185,7 +185,7 @@ def test_queries_over_buckets_and_their_answers_against_loops() -> None:
         Wb = averaged_by_loops(W, starts)
         np.testing.assert_allclose(gram_of_buckets(W.T @ W, list(starts)), Wb.T @ Wb, atol=100 * ROUNDING)
         mechanism = ln.design(ln.Workload.from_matrix(W), GDP(1), method="buckets").mechanism
-        assert isinstance(mechanism, Buckets)
+        assert isinstance(mechanism, BucketMechanism)
         rows = mechanism.second_stage(starts).fixed_strategy().dense()
         truth = [int(sum(x[a:b])) for a, b in itertools.pairwise([*starts, n])]
         noisy = [sum(int(a) * t for a, t in zip(row, truth, strict=True)) for row in rows]
@@ -246,7 +246,7 @@ def test_over_single_cells_it_is_dense(queries: Any) -> None:
     n = 24
     workload = ranges(n, queries)
     plan = ln.design(workload, GDP(1), method="buckets", tol=1e-10)
-    assert isinstance(plan.mechanism, Buckets)
+    assert isinstance(plan.mechanism, BucketMechanism)
     goal = plan.mechanism.measurement_goal
     assert goal.mu_squared == Fraction(3, 4)
     dense = ln.design(workload, goal, method="dense", tol=1e-10)
@@ -267,7 +267,7 @@ def test_the_second_stage_is_the_certified_optimum_for_the_queries_over_buckets(
     for n, m in ((12, 30), (20, 3)):
         W = rng.integers(-1, 3, (m, n)).astype(float)
         mechanism = ln.design(ln.Workload.from_matrix(W), GDP(1), method="buckets").mechanism
-        assert isinstance(mechanism, Buckets)
+        assert isinstance(mechanism, BucketMechanism)
         starts = random_starts(n, rng)
         second = mechanism.second_stage(starts)
         proof = ln.certify(ln.Workload.from_matrix(averaged_by_loops(W, starts)), second)
@@ -281,7 +281,7 @@ def test_every_bucket_is_measured_whatever_is_asked(rows: list[list[float]]) -> 
     workload = ln.Workload.from_matrix(rows)
     for goal in (GDP(1), PureDP(1)):
         plan = ln.design(workload, goal, method="buckets")
-        assert isinstance(plan.mechanism, Buckets)
+        assert isinstance(plan.mechanism, BucketMechanism)
         for starts in ((0,), (0, 3, 4, 8), tuple(range(12))):
             second = plan.mechanism.second_stage(starts)
             assert second.fixed_strategy().spans(np.eye(len(starts))).all()  # type: ignore[attr-defined]
@@ -336,17 +336,17 @@ def is_curve_possible(left: Any, right: Any, mu: float, n_runs: int) -> bool:
     return True
 
 
-def see_first_cell(mechanism: Buckets, out: Any) -> Any:
+def see_first_cell(mechanism: BucketMechanism, out: Any) -> Any:
     """The number of buckets, and in which half of a count the estimate of the first cell fell."""
     return int(out[0]), max(-4, min(5, math.floor(2 * mechanism.estimates(out)[0])))
 
 
-def see_partition(mechanism: Buckets, out: Any) -> Any:
+def see_partition(mechanism: BucketMechanism, out: Any) -> Any:
     return tuple(int(start) for start in out[2 : 2 + int(out[0])])
 
 
 # A goal, two neighbours, and what their releases are sorted by.
-CASES: dict[str, tuple[Buckets, list[int], list[int], Callable[..., Any]]] = {
+CASES: dict[str, tuple[BucketMechanism, list[int], list[int], Callable[..., Any]]] = {
     "answers": (
         mechanism_of(2, GDP(2), [ln.Marginal("v")], partition_share=0.1, charge=0),
         [0, 90],
@@ -388,7 +388,7 @@ def is_possible(case: str, *, choosing: Fraction, measuring: Fraction, n_runs: i
 @pytest.fixture
 def one_design_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """The second stage of every partition is designed once, and not in each of thousands of releases."""
-    monkeypatch.setattr(Buckets, "second_stage", functools.cache(Buckets.second_stage))
+    monkeypatch.setattr(BucketMechanism, "second_stage", functools.cache(BucketMechanism.second_stage))
 
 
 @pytest.mark.thorough
@@ -423,7 +423,9 @@ def test_a_release_promises_no_errors_and_is_read_back(goal: Goal, tmp_path: Pat
     assert "integers with gaussian noise" in str(plan) and "nan" not in str(plan) + str(summarize(plan))
     back = load_plan(plan.save(tmp_path / "x.plan"))
     assert (
-        str(back) == str(plan) and isinstance(back.mechanism, Buckets) and isinstance(plan.mechanism, Buckets)
+        str(back) == str(plan)
+        and isinstance(back.mechanism, BucketMechanism)
+        and isinstance(plan.mechanism, BucketMechanism)
     )
     assert back.mechanism.shares == plan.mechanism.shares
     release = Release(plan, measured(plan, np.array([9, 9, 9, 9, 0, 1, 2, 3]), SeededBits(1)))

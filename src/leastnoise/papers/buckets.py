@@ -92,7 +92,7 @@ _TWO_BY_PI = Fraction(7, 11)
 
 
 @dataclass(frozen=True, eq=False)
-class Buckets(Mechanism):
+class BucketMechanism(Mechanism):
     """Both stages for n cells in order.
 
     Attributes:
@@ -234,10 +234,10 @@ def _refuses(request: Request) -> str | None:
     return None
 
 
-def _find(request: Request) -> Buckets:
+def _find(request: Request) -> BucketMechanism:
     part = share_option("partition_share", BUCKETS.option(request, "partition_share"))
     workload = request.workload
-    return Buckets(
+    return BucketMechanism(
         request.privacy,
         split_budget(request.privacy, {"partition": part, "measurement": 1 - part}),
         lengths_option(BUCKETS.option(request, "lengths"), workload.shape[1]),
