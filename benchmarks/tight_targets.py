@@ -2,8 +2,8 @@
 
     OMP_NUM_THREADS=1 python benchmarks/tight_targets.py [--draws 1000]
 
-Each draw is designed with budgets a thousandth and a millionth above the least that meets its targets. What is
-refused, or has a gap above 1e-6, is printed with its number.
+Each draw is designed with budgets a thousandth and a millionth above the least that meets its targets. Draws
+that are refused or have a gap above 1e-6 are printed.
 """
 
 from __future__ import annotations
