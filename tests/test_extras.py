@@ -101,7 +101,7 @@ NEEDED = {
     "polars": "release.to_polars()",
     "arrow": "release.to_arrow()",
     "excel": "from leastnoise.report import write_answers; write_answers(release, 'x.xlsx')",
-    "charts": "ln.compare(workload, goal, methods=['dense']).plot()",
+    "charts": "release.plot().save('x.png')",
     "torch": "ln.design(workload, goal, backend='torch')",
     "mbi": "release.to_mbi()",
     "plan": "from leastnoise.app.planner.server import serve; serve(Path('x.toml'))",

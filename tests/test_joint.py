@@ -261,7 +261,8 @@ def small_plan() -> ln.Plan:
 
 @pytest.mark.thorough
 def test_an_audit_finds_the_record_that_spends_most() -> None:
-    found = ln.audit(small_plan(), level=0.95)
+    # A false alarm once in two million runs; at a level of 0.95 it was one in ten.
+    found = ln.audit(small_plan(), level=1 - 2e-7)
     assert found.faults == ()
 
 

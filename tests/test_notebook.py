@@ -245,7 +245,12 @@ def test_tab_offers_what_the_documentation_names(kept: dict[str, Any]) -> None:
         docs = text + "\n".join(
             inspect.getdoc(part) or "" for base in type(value).__mro__ for part in (base, base.__init__)
         )
-        missing = [name for name in offered if not re.search(rf"\b{name}\b", docs)]
+        # The reference lists everything that has a docstring (tests/test_reference.py).
+        missing = [
+            name
+            for name in offered
+            if not re.search(rf"\b{name}\b", docs) and not inspect.getdoc(getattr(type(value), name, None))
+        ]
         undocumented |= {f"{type(value).__name__}.{name}" for name in missing}
         assert not [name for name in offered if name.startswith("_")]
     assert not undocumented, sorted(undocumented)

@@ -412,7 +412,7 @@ def test_ctrl_c_in_a_shell_has_to_be_meant(
         done = CliRunner().invoke(app, asked)
     finally:
         signal.signal(signal.SIGINT, before)
-    assert "release spring is paid for and not stored yet: trying on" in done.output
+    assert "release spring is paid for and not stored yet: still trying" in done.output
     assert ledger.entries[0].is_stored is (times == 1)
     assert (done.exit_code == 0) is (times == 1)
     if times == 2:

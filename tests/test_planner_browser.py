@@ -153,7 +153,7 @@ def walk_privacy(page: DrivenPage) -> set[str]:
     page.wait("document.getElementById('said').textContent.includes('positive')")
     found = change(page, lambda: page.type("#goal-epsilon", "1"))
     assert found["privacy"]["epsilon"] == 1 and "# agreed in May" in page.eval("state.text")
-    assert "right at most" in page.text("#risk") and "coin has 50%" in page.text("#risk")
+    assert "right at most" in page.text("#risk") and "coin is right 50%" in page.text("#risk")
     return {"slider", "goal-kind", "goal-epsilon", "goal-delta", "goal-rho", "goal-mu"}
 
 

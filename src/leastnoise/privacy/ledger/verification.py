@@ -21,6 +21,7 @@ class Verification(NotebookValue):
     Attributes:
         n_entries: how many releases are recorded, `n_stored` of them with their answers.
         head: the digest over all rows.
+        moved_to: where the ledger was moved to and closed; None if it is open.
     """
 
     dataset: str
