@@ -1,8 +1,8 @@
 """An age pyramid with voting-age targets: how accurate every count must be, and the least epsilon for it.
 
 Elections need the numbers of people below 18 and from 18 on to be right; single years of age may be rougher.
-No open table of real people holds all ages, so these are invented, and at the end the truth may be looked up.
-The shape of the request is that of Xiao et al. (2021), "Optimizing Fitness-for-Use", section 7.5.
+No open table of real people has all ages, so these people are made up, and the end compares with the truth.
+The request follows Xiao et al. (2021), "Optimizing Fitness-for-Use", section 7.5.
 """
 
 from __future__ import annotations

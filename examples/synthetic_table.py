@@ -1,6 +1,6 @@
 """A synthetic table drawn from a private release: two-way tables measured, a model fitted to them by mbi.
 
-The people are invented here, so that at the end the truth may be looked up.
+The people are made up, so the end can compare with the truth.
 Needs mbi: pip install 'leastnoise[mbi]'
 """
 

@@ -117,11 +117,11 @@ def _page(outcome: Outcome) -> str:
         "",
     ]
     head, body = pivot(rows, found.drawing)
-    table = as_markdown(head, body) if body else "No point of this size has such a number."
+    table = as_markdown(head, body) if body else "This size has no such points."
     lines += _folded(f"{_sentence(caption(outcome))}", [table], is_open=len(body) <= _MAX_OPEN_LINES)
     lines += _folded("Choices where the paper is silent", [f"- {note}" for note in found.notes])
     notes = list(dict.fromkeys(str(row[NOTE]) for row in outcome.rows if row.get(NOTE)))
-    lines += _folded("What the methods say of themselves", [f"- {note}" for note in notes])
+    lines += _folded("Notes from the methods", [f"- {note}" for note in notes])
     lines += [
         f"All numbers: {{download}}`{stem}.csv <{stem}.csv>`, computed by `{found.made_by}` in "
         f"{outcome.seconds:,.0f} s of work ({'; '.join(outcome.machines)}). Again: "
@@ -229,16 +229,17 @@ def _index(records: Sequence[Record]) -> str:
     lines = [
         "# Reproductions",
         "",
-        "Every table and figure of the five papers that leastnoise builds on, computed again, with the "
-        "printed numbers beside ours and the certified optimum beside both.",
+        "Every table and figure of the five papers that leastnoise builds on, computed again: the "
+        "printed numbers next to ours, and the certified optimum next to both.",
         "",
         as_markdown(head, body),
         "",
-        "*Reached*: within half a unit of the last printed digit, or the spread of random draws where the "
-        "paper drew its workload. *Better*: lower where lower is better, by a proved bound, by the exact "
-        "variance of a plan, or by simulation, and the page says which. *Differs, cause tested*: a run has "
-        "shown why. *Not run*: the size holds no such point, or our time limit ended a search behind it; a "
-        "search that was cut off is marked in tables and pictures and judged in no check.",
+        "*Reached*: within half a unit of the last printed digit, or within the spread of random "
+        "draws where the paper drew its workload at random. *Better*: lower where lower is better, "
+        "shown by a proved bound, by the exact variance of a plan, or by simulation; the page says "
+        "which. *Differs, cause tested*: a run has shown the cause. *Not run*: this size has no such "
+        "point, or our time limit ended a search it depends on. Tables and pictures mark searches "
+        "that were cut off, and no check judges them.",
         "",
         "```bash",
         "leastnoise reproduce                             # the list",

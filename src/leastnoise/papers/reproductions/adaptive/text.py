@@ -79,7 +79,7 @@ def tasks_example(setting: Setting) -> list[Task]:
 
 
 OUTLIER = Cause(
-    "the identity's printed error is on another scale than the others'",
+    "the printed error of the identity is on a different scale from the others",
     tested="workload and wavelet share one scale to five digits; the identity's number is 0.07 % above it, "
     "and on its scale neither of the two is reached",
 )

@@ -382,7 +382,7 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "The order of convergence of F − F* over the last three steps above rounding must be 1.7 or more; "
         "gaps are sums of what the steps gain, down to 1e-24 of F. " + _INSTANCES,
         why={
-            "printed": "the listing takes five conjugate gradients, so that its directions are inexact and "
+            "printed": "the listing takes five conjugate gradient steps, so its directions are inexact and "
             "convergence is linear"
         },
     ),

@@ -69,34 +69,34 @@ _RUN_ON_STEPS = 600
 # Causes --------------------------------------------------------------------------------------
 
 ENDS_EARLY = Cause(
-    "the listing ends after 30 steps, and keeps θ = 1e-3 in what it minimises",
+    "the listing stops after 30 steps and keeps θ = 1e-3 in its objective",
     tested="COA run on until a step gains less than 1e-5 (up to 600 steps) and the homotopy, whose θ falls "
     "to 1e-10, stand beside it. Over 512 cells, 1,024 queries of WRange: 69 % above the bound after 30 "
     "steps, 0.5 % when run on, 0.01 % by homotopy",
 )
 STAGES = Cause(
-    "the stages of the homotopy end as COA does, after 30 steps",
+    "the stages of the homotopy stop after 30 steps, as COA does",
     tested="where queries are few COA needs more: 128 to 600 steps for 32 queries over 512 cells, see COA, "
     "run on",
 )
 IMPOSSIBLE = Cause(
-    "no strategy gains that much over it", tested="the certified optimum, computed beside it, does not"
+    "no strategy can gain that much over it", tested="the certified optimum, computed beside it, does not"
 )
 NEAR_OPTIMUM = Cause(
-    "AM's strategy is so near the optimum that nothing can be much better",
+    "AM's strategy is so close to the optimum that nothing can be much better",
     tested="the optimum is proved for every workload: AM is 1 to 32 % above it",
 )
 WITHOUT_ORDER = Cause(
-    "normal coefficients have no order along which a tree or a wavelet could gain",
+    "normal coefficients have no order that a tree or a wavelet could exploit",
     tested="figure 9: WM has 3.34 to 3.35 and HM 6.10 to 6.11 times the error of GM for every m: the "
     "number of cells alone decides",
 )
 STABLE = Cause(
-    "AM and ESM keep their distance from the optimum",
+    "AM and ESM stay some way above the optimum",
     tried="eight numbers of cells, three draws of each up to 128",
 )
 GRADIENT = Cause(
-    "a step is taken because it lowers the objective; the length of the gradient may grow",
+    "the algorithm takes a step because it lowers the objective; the length of the gradient may grow",
     tested="figure 1: the objective falls at every step of all four runs, the length grows at 7 to 11 of 30",
 )
 LOST_RANK = Cause(
@@ -106,12 +106,12 @@ LOST_RANK = Cause(
     "penalty raises its error by 10 % on WRange and by 22 % on WDiscrete",
 )
 SLOW_ESM = Cause(
-    "the 200 steps of ESM end it far from the optimum where queries are few",
+    "with few queries, ESM is still far from the optimum after its 200 steps",
     tested="with 1,500 steps it has 1.8 times the error of AM on 32 queries of WDiscrete over 512 cells, "
     "not 2.2",
 )
 OWN_RULE = Cause(
-    "LRM's own rule, ‖W − BL‖_F ≤ 0.01, ends it sooner",
+    "LRM's own stopping rule, ‖W − BL‖_F ≤ 0.01, ends it sooner",
     tested="figure 12: that rule ended every run judged, see the column ended",
 )
 ON_GPU_ONLY = Cause(

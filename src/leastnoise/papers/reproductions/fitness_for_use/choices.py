@@ -30,7 +30,7 @@ DOMAINS = (2, 4, 8, 16, 64)
 TIMED = (2, 4, 8, 16)
 
 SLOWER = Cause(
-    "gradient descent takes less time here than theirs",
+    "our gradient descent takes less time than theirs",
     tried="steps halved until they descend enough, as Algorithm 3 does for Newton's, with t raised as SM-II "
     "raises it; how theirs chooses its steps is not said",
 )

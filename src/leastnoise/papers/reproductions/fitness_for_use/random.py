@@ -49,7 +49,7 @@ AS_WRITTEN = 0.2
 FAIR = 0.5
 
 FAIR_COIN = Cause(
-    "the authors' program draws a fair coin, as the probability lands in another parameter of the call",
+    "the authors' program draws a fair coin, because it passes the probability as a different parameter",
     tested="tables 7 and 8 with a fair coin, beside: no check differs",
 )
 

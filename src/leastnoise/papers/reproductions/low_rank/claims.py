@@ -62,41 +62,42 @@ ROUNDING = 1e-6
 
 ON_CELLS = Cause(
     "on WRelated of rank 128 noise on every cell (LM) has less error than any start of Algorithm 1 finds; "
-    "LRM is ahead if LM is read as noise on queries",
+    "LRM is ahead if LM means noise on queries",
     tested="both readings are computed. The authors' schedule (β times 5 every 8 rounds, 5 steps of "
     "Algorithm 2) gave 11.6, 7.3 and 1.2 times the error of noise on cells over 512, 1,024 and 8,192 cells "
     "from the SVD, and 10.4 and 6.7 times from a random start, where a start that loses rank is followed "
     "by another",
 )
 PROVED = Cause(
-    "no Laplace noise on any rows can do that", tested="a bound on all of them is proved at the paper's size"
+    "no strategy with Laplace noise can achieve that",
+    tested="a bound on all of them is proved at the paper's size",
 )
 NEARLY = Cause(
-    "LRM is ahead by less than is said",
+    "LRM is ahead by less than the paper says",
     tried="the authors' start and schedule, from the SVD and from a random start: 4 and 5 % more error "
     "than ours",
 )
 LENGTHS = Cause(
-    "a coefficient of W = C A is a sum of s products, so that the squared length of a query, and with it "
-    "every mechanism's error, grows with the rank s; the text does not say that W is scaled",
+    "each coefficient of W = C A is a sum of s products, so the squared length of a query, and with "
+    "it the error of every mechanism, grows with the rank s; the text does not say that W is scaled",
     tested="figure 9: LM, WM and HM grow exactly as the squared lengths do; so does the proved bound, faster",
 )
 SCHEDULE = Cause(
-    "the authors' Algorithm 1 ends further from the optimum than ours",
+    "the authors' Algorithm 1 stops further from the optimum than ours",
     tested="with their schedule, 256 queries over 128 cells: 2.9 times the error of LM from a random start "
     "and 3.1 times from the SVD, so that LM has the least, as printed; ours has 0.59 times",
 )
 BOUND_GROWS = Cause(
-    "the rank of W ends growing at n = m, but the least possible error does not",
+    "the rank of W stops growing at n = m, but the least possible error does not",
     tested="figure 4: the proved bound grows by 55 % from 512 to 8,192 cells, more than the half allowed for",
 )
 DRAW = Cause(
-    "at 512 cells the draw of the ranges decides",
+    "at 512 cells the result depends on the random draw of the ranges",
     tested="20 draws: LM has 0.87 to 1.05 times the error of HM, more than it in 4 of them",
 )
 NO_ORDER = Cause(
-    "normal coefficients have no order along which a tree or a wavelet could gain, so that HM and WM are "
-    "worse than AMM on small domains",
+    "normal coefficients have no order that a tree or a wavelet could exploit, so HM and WM are worse"
+    " than AMM on small domains",
     tested="figure 6: HM has 39 times the error of LM, which needs no order, over 128 cells, and 119 over "
     "8,192",
 )

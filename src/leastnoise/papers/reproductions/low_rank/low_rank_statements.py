@@ -186,7 +186,8 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "The optimum is not known: the better of the proof's decomposition and noise on data stands in for "
         "it, so that a failure counts only for one query over one cell, where 2/ε² is the optimum.",
         why={
-            "printed": "Lemma 1 has a factor of 2 that Lemma 3 lacks: one cell costs 2/ε², and 1/ε² is said"
+            "printed": "Lemma 1 has a factor of 2 that Lemma 3 lacks: one cell costs 2/ε², "
+            "but the paper says 1/ε²"
         },
     ),
     statement_reproduction(
@@ -198,7 +199,7 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "ball, for r = n rows and n or 2n columns; and whether bound over error stays below a constant for "
         "the total of n² cells.",
         why={
-            "wide": "the projection of a larger ball is no unit ball: its columns are shorter than 1",
+            "wide": "the projection of a larger ball is not a unit ball: its columns are shorter than 1",
             "total": "the total of n cells costs 2/ε² whatever n is, and the bound grows as 4n/ε²: no "
             "constant saves it where there are more cells than the rank",
         },

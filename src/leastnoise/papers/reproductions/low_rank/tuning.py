@@ -53,12 +53,12 @@ _MUCH = 2.0
 _STEP_POWER = 2.0
 
 SETTLING = Cause(
-    "with γ = 10 Algorithm 1 ends before B and L have settled",
+    "with γ = 10, Algorithm 1 stops before B and L have converged",
     tested="figure 2: the same run, taken on from γ = 10 to 1, halves the error, and to 0.0001 loses a "
     "tenth more",
 )
 FIRST_ROUNDS = Cause(
-    "the first rounds take longest: Algorithm 2 ends sooner once L has settled",
+    "the first rounds take longest: Algorithm 2 stops sooner once L has converged",
     tested="figure 2, WRelated: the first 101 of 245 rounds take four fifths of the time; the authors take 5 "
     "steps in every round, so that time goes with rounds",
 )
@@ -67,7 +67,7 @@ MISSED = Cause(
     tested="its noise alone, shown beside it, does as printed",
 )
 STEPS = Cause(
-    "a step costs r²(m + n), as section 5 says itself, and the rounds do not grow with r",
+    "a step costs r²(m + n), as section 5 itself says, and the number of rounds does not grow with r",
     tested="figure 3: time grows as r to the power 0.8 to 1.2",
 )
 
