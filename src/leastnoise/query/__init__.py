@@ -64,11 +64,12 @@ from leastnoise.query.products import (
 )
 from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, labelled_factor
 from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
+from leastnoise.query.queries.factors import Factor, Term, term_labels, term_operator
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
 from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.over_time import Changes, Windows
-from leastnoise.query.queries.query import COMMON, Factor, Query, QueryList, Term, term_labels, term_operator
+from leastnoise.query.queries.query import COMMON, Query, QueryList
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 from leastnoise.query.queries.ratios import Ratio, RatioParts, RatioQuery, Share, counterpart
 from leastnoise.query.queries.row_names import Labels

@@ -22,13 +22,12 @@ from leastnoise.core.operators import (
     Padded,
     SomeRanges,
 )
+from leastnoise.query.queries.factors import Factor, Term
 from leastnoise.query.queries.key_shapes import COUNTS, NAMES, PAIR, TEXT, Json, key
 from leastnoise.query.queries.meaning import Aspect, Table, interval_aspect
 from leastnoise.query.queries.query import (
     Common,
-    Factor,
     Query,
-    Term,
     check_attribute,
     checked_bounds,
     set_common,
