@@ -63,11 +63,12 @@ from leastnoise.query.products import (
     products_of,
 )
 from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, labelled_factor
-from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
+from leastnoise.query.queries.cross_tables import Cube, Marginal, Total
 from leastnoise.query.queries.factors import Factor, Term, term_labels, term_operator
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
 from leastnoise.query.queries.moments import Mean, StandardDeviation
+from leastnoise.query.queries.one_attribute import AllRanges, Levels, Prefix, Ranges, Sum
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import COMMON, Query, QueryList
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
