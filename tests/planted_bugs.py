@@ -25,7 +25,7 @@ from scipy import stats
 
 import leastnoise as ln
 from joint_audit import told_apart
-from leastnoise.bounds import certificate
+from leastnoise.bounds import cell_bound, certificate
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
@@ -692,9 +692,9 @@ def _with_sides_that_may_contradict(
 
 
 def _bound_of_other_weights(patch: pytest.MonkeyPatch) -> None:
-    right = certificate.total_variance_bound
+    right = cell_bound.total_variance_bound
     patch.setattr(
-        certificate,
+        cell_bound,
         "total_variance_bound",
         lambda workload, q, weights: right(workload, q, np.full_like(weights, weights.max())),
     )
@@ -955,7 +955,7 @@ BUGS = [
         the_bound_is_below_the_optimum,
         "test_certificate.py::test_the_bound_is_below_the_nuclear_norm_and_close",
         _with_sides_that_may_contradict(
-            _changed(certificate, "total_variance_bound", lambda bound: 1.01 * bound)
+            _changed(cell_bound, "total_variance_bound", lambda bound: 1.01 * bound)
         ),
     ),
     Bug(

@@ -714,6 +714,7 @@ BESIDE = {
     "leastnoise.data": "all of it: watched below as it runs",
     "leastnoise.query.schema": "what was declared",
     "leastnoise.query.products": "what was declared",
+    "leastnoise.query.query_blocks": "what was declared",
     "leastnoise.query.workload": "what was declared",
     "leastnoise.planning.plan": "what was designed",
     "leastnoise.strategy.measured": "what was designed",

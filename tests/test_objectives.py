@@ -15,7 +15,8 @@ import numpy as np
 import pytest
 
 from leastnoise.bounds import Witness, certify, proves_infeasible
-from leastnoise.bounds.certificate import dual_bound, targets_bound
+from leastnoise.bounds.cell_bound import dual_bound
+from leastnoise.bounds.certificate import targets_bound
 from leastnoise.core import container
 from leastnoise.core.errors import (
     DesignError,

@@ -204,7 +204,7 @@ def test_a_large_product_is_solved_factor_by_factor() -> None:
 @pytest.mark.parametrize("seed", range(5))
 def test_weights_of_product_form_prove_what_those_of_cells_prove(seed: int) -> None:
     from leastnoise.bounds import Witness
-    from leastnoise.bounds.certificate import dual_bound
+    from leastnoise.bounds.cell_bound import dual_bound
 
     rng = np.random.default_rng(seed)
     queries = [ln.Prefix("c") * ln.Marginal("a"), ln.Marginal("b"), ln.Where("a > 0 and c < 3"), *TABLES[:1]]

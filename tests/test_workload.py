@@ -30,7 +30,7 @@ from leastnoise.query import (
     Workload,
     assemble,
 )
-from leastnoise.query.workload import MAX_WEIGHT_RATIO
+from leastnoise.query.query_blocks import MAX_WEIGHT_RATIO
 from support import refuses
 from test_queries import cell_by_cell, queries, schemas
 from tolerances import ROUNDING

@@ -9,6 +9,7 @@
     apart             weights of pairs of records by the attributes in which they differ
     absolute_error    sums of standard errors, in place of variances
     absolute_unions   the same for unions of products, by rotations
+    cell_bound        dual weights of cells, or of pairs of them, and the bound they give
     product_bound     dual weights of product form, and the bound they give
     certificate       how good a plan is, proved from both sides
 
@@ -18,12 +19,11 @@ Certificates rest on these alone.
 from leastnoise.bounds.absolute_unions import MAX_ENTRIES as MAX_ABSOLUTE_ENTRIES
 from leastnoise.bounds.absolute_unions import n_entries as n_absolute_entries
 from leastnoise.bounds.apart import apart_loads
+from leastnoise.bounds.cell_bound import Witness, are_pairs
 from leastnoise.bounds.certificate import (
     MOST_OPTIMAL,
     Certificate,
     Status,
-    Witness,
-    are_pairs,
     certify,
     largest_share,
     proves_infeasible,

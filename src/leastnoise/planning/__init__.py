@@ -20,6 +20,7 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     plan            the plan itself
     plan_checks     what holds of every plan
     plan_text       a plan as people read it
+    plan_parts      a plan as plain values and arrays, for its file and its digest
     horizon         a plan over many periods, and the part that is due by one of them
     plan_file       a plan from a file
 """

@@ -8,7 +8,8 @@ A plan designed after others keeps its goal together with them, in every cell an
 
     used_i + ‖a_i‖²/σ² ≤ μ²,   used_i = Σ_r u_i^(r) over the earlier plans, repeats included
 
-`plan_checks` says what holds of every plan, `plan_text` how people read one, `plan_file` how one is loaded.
+`plan_checks` says what holds of every plan, `plan_text` how people read one, `plan_parts` what its file
+holds, `plan_file` how one is loaded.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import hashlib
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from fractions import Fraction
 from functools import cached_property
 from importlib import import_module
@@ -28,7 +29,6 @@ import numpy as np
 
 from leastnoise.bounds import Certificate, ProductWitness, Status, Witness, certify
 from leastnoise.core import container
-from leastnoise.core import exact_integers as exact
 from leastnoise.core.directed import float_above, float_below, root_above
 from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
 from leastnoise.core.notebook import NotebookValue, unlisted
@@ -38,6 +38,7 @@ from leastnoise.core.progress import Ended
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Trial
 from leastnoise.planning.plan_checks import check_fields, check_plan
+from leastnoise.planning.plan_parts import parts_of
 from leastnoise.planning.plan_text import earlier_plans_to_text, plan_to_text
 from leastnoise.privacy import (
     CellCosts,
@@ -485,57 +486,3 @@ class Plan(NotebookValue):
     def earlier_plans_to_text(self) -> list[str]:
         """What this plan and the earlier ones spend together, and for whom that is free; [] without any."""
         return earlier_plans_to_text(self)
-
-
-FORMAT = 1
-
-
-def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The content and the arrays of a plan's file."""
-    if plan.horizon is not None:
-        # The part that is due by a period follows from the plan of all periods.
-        content, arrays = parts_of(plan.horizon)
-        return {**content, "period": plan.period}, arrays
-    content = {
-        "format": FORMAT,
-        "workload": plan.workload.to_dict(),
-        "privacy": plan.privacy.to_dict(),
-        **plan.objective.to_dict(),
-        "has_goal": plan.has_goal,
-        "method": plan.method,
-        "options": dict(plan.options),
-        "claim": plan.claim,
-        "tol": plan.tol,
-        "note": plan.note,
-        "noise": plan.privacy.noise,
-    }
-    if plan.ended is not None:
-        # Left out where it is not known, so that files from before keep their digest.
-        content["ended"] = plan.ended
-    if plan.tried:
-        content["tried"] = [asdict(trial) for trial in plan.tried]
-    if plan.over is not None:
-        content["over"] = plan.over
-    if plan.strategy is None:
-        # The mechanism follows from workload, goal and options.
-        return content, {}
-    content["scale"] = str(plan.strategy.scale)
-    structure, arrays = plan.strategy.to_parts()
-    if plan.used is not None:
-        content["after"] = list(plan.after)
-        arrays["used"] = exact.to_limbs(np.array(plan.used.numerators, dtype=object))
-        arrays["used_unit"] = exact.to_limbs(np.array([plan.used.unit], dtype=object))
-    if structure:
-        content["structure"] = structure
-    if isinstance(plan.witness, ProductWitness):
-        content["witness"] = "product"
-        content["witness_axes"] = plan.witness.axes_to_plain()
-        return content, {**arrays, **plan.witness.to_arrays()}
-    arrays["q"] = plan.witness.q
-    if plan.witness.pairs is not None:
-        arrays["pairs"] = plan.witness.pairs
-    if plan.witness.p is not None:
-        # Most queries have no weight: of half a million, a few hundred.
-        arrays["p_rows"] = np.flatnonzero(plan.witness.p)
-        arrays["p"] = plan.witness.p[arrays["p_rows"]]
-    return content, arrays

@@ -21,7 +21,8 @@ from leastnoise.planning.horizon import plan_through
 from leastnoise.planning.method import Request, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.planning.one_method import data_dependent_plan
-from leastnoise.planning.plan import FORMAT, Plan
+from leastnoise.planning.plan import Plan
+from leastnoise.planning.plan_parts import FORMAT
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
 from leastnoise.query import Workload, objective_from_dict
 from leastnoise.strategy import (

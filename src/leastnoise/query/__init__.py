@@ -3,8 +3,9 @@
 schema       attributes, their values, and the cells these make
 predicates   conditions such as "age >= 18"
 queries      totals, cross tables, ranges, distributions, any linear combination
-workload     a batch of queries over one schema
+query_blocks the rows of each query of a workload, with names, weights and targets
 ratio_rows   which rows of a workload each ratio is made from
+workload     a batch of queries over one schema
 due          when queries can be answered, where one attribute is time
 lattice      sets of attributes and what lies below them
 products     a workload as a union of products, attribute by attribute
@@ -63,16 +64,19 @@ from leastnoise.query.products import (
     products_of,
 )
 from leastnoise.query.queries.conditions import MAX_CASE_ENTRIES, Cases, Where, labelled_factor
-from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
+from leastnoise.query.queries.cross_tables import Cube, Marginal, Total
+from leastnoise.query.queries.factors import Factor, Term, term_labels, term_operator
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Cell, InventedRecords, RowMeaning
 from leastnoise.query.queries.moments import Mean, StandardDeviation
+from leastnoise.query.queries.one_attribute import AllRanges, Levels, Prefix, Ranges, Sum
 from leastnoise.query.queries.over_time import Changes, Windows
-from leastnoise.query.queries.query import COMMON, Factor, Query, QueryList, Term, term_labels, term_operator
+from leastnoise.query.queries.query import COMMON, Query, QueryList
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 from leastnoise.query.queries.ratios import Ratio, RatioParts, RatioQuery, Share, counterpart
 from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import in_counts
+from leastnoise.query.query_blocks import QueryBlock
 from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema.attribute import (
     EXPONENT_TEXT,
@@ -108,7 +112,7 @@ from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.periods import Periods
 from leastnoise.query.schema.schema import Schema
 from leastnoise.query.spanned import check_spanned, first_not_spanned
-from leastnoise.query.workload import QueryBlock, Workload, assemble, workload_of_query, workload_of_rows
+from leastnoise.query.workload import Workload, assemble, workload_of_query, workload_of_rows
 
 __all__ = [
     "BLANKS",

@@ -17,9 +17,10 @@ from leastnoise.core.errors import WorkloadError
 from leastnoise.core.operators import Array, Operator, Selected, SparseMatrix
 from leastnoise.query.queries import Factor, Labels, Linear, Query, Term
 from leastnoise.query.queries.meaning import Aspect, Table
+from leastnoise.query.query_blocks import QueryBlock
 from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema import Schema
-from leastnoise.query.workload import QueryBlock, Workload
+from leastnoise.query.workload import Workload
 
 # Coefficients of a query that are looked at together.
 _CHUNK = 2**22

@@ -30,7 +30,8 @@ import numpy as np
 from leastnoise.core.errors import InputError
 from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import Array
-from leastnoise.query.workload import Workload, check_spread
+from leastnoise.query.query_blocks import check_spread
+from leastnoise.query.workload import Workload
 
 ObjectiveKind = Literal["total", "largest", "total-within-caps", "absolute"]
 

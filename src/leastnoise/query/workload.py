@@ -25,44 +25,17 @@ from leastnoise.core.merged_cells import Cells, can_compare, merged_cells
 from leastnoise.core.notebook import MAX_ROWS, NotebookValue, html_rows, more_rows, unlisted
 from leastnoise.core.operators import Array, Matrix, Operator, Stack, require_room
 from leastnoise.core.printable import in_figures
-from leastnoise.query.queries import Labels, Linear, Meaning, Query, query_from_dict
+from leastnoise.query.queries import Labels, Linear, Query, query_from_dict
+from leastnoise.query.query_blocks import (
+    QueryBlock,
+    blocks_of,
+    check_spread,
+    matrix_block,
+    names_of,
+    read_only,
+)
 from leastnoise.query.ratio_rows import RatioRows, expanded, ratio_from_dict
 from leastnoise.query.schema import Schema
-
-# Largest ratio of two weights. Beyond it, the queries of small weight would be decided by rounding.
-MAX_WEIGHT_RATIO = 1e24
-
-
-@dataclass(frozen=True, eq=False)
-class QueryBlock:
-    """The rows of one query."""
-
-    name: str
-    query: Query
-    operator: Operator
-    labels: Labels
-    weights: Array  # (1,) if all rows have the same, or one per row
-    targets: Array  # standard errors asked, inf where none; (1,) or one per row
-
-    def meaning(self, schema: Schema | None) -> Meaning:
-        """What each row counts of one record, described without the operator."""
-        if schema is not None:
-            return self.query.meaning(schema)
-        assert isinstance(self.query, Linear)
-        return self.query.own_meaning()
-
-    def weighted_gram(self, weights: Array | None = None) -> Array:
-        """Σ_j w_j (row j)ᵀ(row j), an (n, n) array, with the block's own weights unless some are given."""
-        w = self.weights if weights is None else weights
-        if (w == w[0]).all():
-            gram = self.operator.gram()
-            return gram if w[0] == 1 else float(w[0]) * gram
-        return self.operator.weighted_gram(w)
-
-    @property
-    def n_rows(self) -> int:
-        """How many queries the block holds."""
-        return self.operator.shape[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,12 +141,12 @@ class Workload(NotebookValue):
     @cached_property
     def weights(self) -> Array:
         """How much the variance of each query counts, (m,)."""
-        return _read_only(self.per_query([block.weights for block in self.blocks], "the weights"))
+        return read_only(self.per_query([block.weights for block in self.blocks], "the weights"))
 
     @cached_property
     def targets(self) -> Array:
         """The standard error that each query must keep, (m,); inf without a target."""
-        return _read_only(self.per_query([block.targets for block in self.blocks], "the targets"))
+        return read_only(self.per_query([block.targets for block in self.blocks], "the targets"))
 
     @property
     def has_targets(self) -> bool:
@@ -265,7 +238,7 @@ class Workload(NotebookValue):
             schema = Schema.from_dict(dict(plain["schema"]))
             if "ratios" not in plain:
                 return assemble(queries, schema)
-            blocks = _blocks(queries, plain["names"], schema)
+            blocks = blocks_of(queries, plain["names"], schema)
             asked = {block.name: block.query for block in blocks}
             ratios = [
                 ratio_from_dict(one, query_from_dict(one["query"]), asked, schema) for one in plain["ratios"]
@@ -276,7 +249,7 @@ class Workload(NotebookValue):
             raise WorkloadError.must("schema", "be given with queries other than one matrix", given=None)
         weights = np.array(plain["weights"], dtype=float)
         targets = np.array([np.inf if t is None else t for t in plain["targets"]])
-        return cls((_matrix_block(query, weights, targets),), None)
+        return cls((matrix_block(query, weights, targets),), None)
 
     @classmethod
     def from_matrix(
@@ -329,7 +302,7 @@ class Workload(NotebookValue):
                 remedy="give different ones to several Linear queries in assemble()",
             )
         check_spread(weight)
-        return cls((_matrix_block(query, weight, target),), None)
+        return cls((matrix_block(query, weight, target),), None)
 
     def __iter__(self) -> Iterator[str]:
         """The names of the queries, ratios last: what a release of it has answers to."""
@@ -397,9 +370,9 @@ def assemble(queries: Iterable[Query], schema: Schema) -> Workload:
             raise WorkloadError.must("queries", "be queries such as Total()", given=type(query))
     _warn_of_shared_ends(given, schema)
     if all(query.is_linear for query in given):
-        return Workload(_blocks(given, _names(given), schema), schema)
-    batch = expanded(given, _names(given), schema)
-    return Workload(_blocks(batch.queries, batch.names, schema), schema, batch.ratios)
+        return Workload(blocks_of(given, names_of(given), schema), schema)
+    batch = expanded(given, names_of(given), schema)
+    return Workload(blocks_of(batch.queries, batch.names, schema), schema, batch.ratios)
 
 
 def _warn_of_shared_ends(queries: Sequence[Query], schema: Schema) -> None:
@@ -419,35 +392,12 @@ def _warn_of_shared_ends(queries: Sequence[Query], schema: Schema) -> None:
         )
 
 
-def _blocks(queries: Sequence[Query], names: Sequence[str], schema: Schema) -> tuple[QueryBlock, ...]:
-    """The rows of linear queries, each with its name."""
-    blocks = []
-    for query, name in zip(queries, names, strict=True):
-        operator = query.operator(schema)
-        if operator.shape[0] == 0:
-            raise WorkloadError(
-                f"query {name!r} has no rows", field="queries", given=name, remedy="leave it out"
-            )
-        blocks.append(
-            QueryBlock(
-                name=name,
-                query=query,
-                operator=operator,
-                labels=query.labels(schema),
-                weights=_read_only(np.array([query.weight])),
-                targets=_read_only(query.targets(schema)),
-            )
-        )
-    check_spread(np.concatenate([block.weights for block in blocks]))
-    return tuple(blocks)
-
-
 def workload_of_query(query: Query, schema: Schema | None) -> Workload:
     """One query as a workload of its own, whatever its weight; without a schema it must be a Linear one."""
-    weights, targets = _read_only(np.ones(1)), _read_only(np.array([np.inf]))
+    weights, targets = read_only(np.ones(1)), read_only(np.array([np.inf]))
     if schema is None:
         assert isinstance(query, Linear)
-        return Workload((_matrix_block(query, weights, targets),), None)
+        return Workload((matrix_block(query, weights, targets),), None)
     name, labels = query.name or query.title(), query.labels(schema)
     return Workload((QueryBlock(name, query, query.operator(schema), labels, weights, targets),), schema)
 
@@ -459,14 +409,10 @@ def workload_of_rows(operator: Operator, weights: Array | None = None) -> Worklo
         query=Linear(np.zeros((1, 1)), name="rows"),
         operator=operator,
         labels=Labels(operator.shape[0], lambda j: f"row {j}"),
-        weights=_read_only(np.ones(1) if weights is None else np.array(weights, dtype=float)),
-        targets=_read_only(np.array([np.inf])),
+        weights=read_only(np.ones(1) if weights is None else np.array(weights, dtype=float)),
+        targets=read_only(np.array([np.inf])),
     )
     return Workload((block,), None)
-
-
-def _matrix_block(query: Linear, weights: Array, targets: Array) -> QueryBlock:
-    return QueryBlock("rows", query, query.matrix, query.own_labels(), weights, targets)
 
 
 def _per_row(what: str, given: npt.ArrayLike, m: int) -> Array:
@@ -476,45 +422,4 @@ def _per_row(what: str, given: npt.ArrayLike, m: int) -> Array:
         raise WorkloadError.must(what, f"be one number or {m} of them", given=type(given)) from None
     if len(values) not in (1, m) or np.isnan(values).any():
         raise WorkloadError.must(what, f"be one number or {m} of them, none NaN", given=len(values))
-    return _read_only(values)
-
-
-def _read_only(values: Array) -> Array:
-    values.setflags(write=False)
-    return values
-
-
-def check_spread(weights: Array) -> None:
-    """Return if the positive weights are close enough together to be distinguished from rounding.
-
-    Raises:
-        WorkloadError: if they are not, or no weight is positive.
-    """
-    positive = weights[weights > 0]
-    if positive.size == 0:
-        raise WorkloadError.must("weight", "be positive for at least one query", given=0)
-    if float(positive.max()) > MAX_WEIGHT_RATIO * float(positive.min()):
-        raise WorkloadError(
-            f"weights from {positive.min():.3g} to {positive.max():.3g} span more than "
-            f"{MAX_WEIGHT_RATIO:.0e}; queries of small weight would be lost to rounding",
-            field="weight",
-            given=(float(positive.min()), float(positive.max())),
-            remedy="bring the weights closer together, or use 0",
-        )
-
-
-def _names(queries: Sequence[Query]) -> list[str]:
-    """A different name for each: the one given, else what it asks, numbered where that repeats."""
-    names: list[str] = []
-    taken = [query.name for query in queries if query.name is not None]
-    if len(set(taken)) < len(taken):
-        twice = next(name for name in taken if taken.count(name) > 1)
-        raise WorkloadError.must("name", "differ from those of the other queries", given=twice)
-    for query in queries:
-        name = query.name or query.title()
-        number = 2
-        while query.name is None and (name in names or name in taken):
-            name = f"{query.title()} ({number})"
-            number += 1
-        names.append(name)
-    return names
+    return read_only(values)

@@ -18,6 +18,7 @@ done in floating point from y alone, and costs no privacy however often it is do
     answer_pieces.py all answers, some rows at a time
     attribute_columns.py  a column for every attribute of a table of answers
     adjustment.py    what an adjusted release holds beside its measurements
+    answer_columns.py  answers with errors and intervals, as columns: all counts, all ratios, one query
     changes.py       how answers changed between two releases, with intervals
     presentation.py  rounding, reliability marks and suppression, as offices print numbers
     to_mbi.py        a release in the terms of the package mbi

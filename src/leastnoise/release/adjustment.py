@@ -173,6 +173,14 @@ class Adjustment:
         return plain, {"adjusted_cells": self.cells}
 
 
+def interval_ends(
+    adjusted: Adjustment | None, workload: Workload, unadjusted: Array, half: Array
+) -> tuple[Array, Array]:
+    """The ends of intervals around unadjusted answers, cut to what is possible where they were adjusted."""
+    lower, upper = unadjusted - half, unadjusted + half
+    return (lower, upper) if adjusted is None else adjusted.possible(workload, lower, upper)
+
+
 def adjustment_from_parts(
     plain: Any, arrays: Mapping[str, Array], n_cells: int, name: str
 ) -> Adjustment | None:

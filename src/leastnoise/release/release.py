@@ -24,14 +24,14 @@ from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
-from leastnoise.query import Labels, Query, RatioQuery, Total, Workload, workload_of_query
-from leastnoise.release.adjustment import Adjustment
+from leastnoise.query import Labels, Query, Total, Workload, workload_of_query
+from leastnoise.release.adjustment import Adjustment, interval_ends
+from leastnoise.release.answer_columns import columns_of_counts, columns_of_query, columns_of_ratios
 from leastnoise.release.answer_table import answer_table, shaped_frame, to_arrow, to_pandas, to_polars
 from leastnoise.release.intervals import half_widths
 from leastnoise.release.not_counted import NotCounted
 from leastnoise.release.presentation import Presentation
 from leastnoise.release.quantiles import quantile_table
-from leastnoise.release.ratio_answers import RatioSource, further_source, ratio_columns, source_of
 from leastnoise.release.stream_price import StreamPrice
 from leastnoise.release.to_mbi import ForMbi, to_mbi
 from leastnoise.strategy import StoredIntegers, Structured
@@ -236,13 +236,7 @@ class Release(NotebookValue):
         half = half_widths(
             plan.workload, plan.fixed_strategy(), plan.known_stderr(), level, simultaneous, generator
         )
-        return self._ends(plan.workload, self.unadjusted.answers, half)
-
-    def _ends(self, workload: Workload, unadjusted: Array, half: Array) -> tuple[Array, Array]:
-        lower, upper = unadjusted - half, unadjusted + half
-        if self.adjusted is None:
-            return lower, upper
-        return self.adjusted.possible(workload, lower, upper)
+        return interval_ends(self.adjusted, plan.workload, self.unadjusted.answers, half)
 
     def answer(self, query: Query, *, level: float = 0.95) -> Any:
         """A pandas frame of answers to any further query that the plan determines, or to a ratio of two.
@@ -310,21 +304,7 @@ class Release(NotebookValue):
         Args:
             level: the confidence of the intervals, between 0 and 1.
         """
-        errors = [] if self.plan.strategy is None else ["stderr", "lower", "upper"]
-        columns: dict[str, list[Any]] = {name: [] for name in ["query", "label", "estimate", *errors, "note"]}
-        for ratio in self.plan.workload.ratios:
-            found = self._ratio_columns(source_of(self.plan, ratio), level)
-            found |= {"query": [ratio.name] * len(ratio.labels), "label": list(ratio.labels)}
-            for name, values in columns.items():
-                values += list(found[name])
-        texts = ("query", "label", "note")
-        return {
-            name: values if name in texts else np.array(values, dtype=float)
-            for name, values in columns.items()
-        }
-
-    def _ratio_columns(self, source: RatioSource, level: float) -> dict[str, Any]:
-        return ratio_columns(self.plan, source, self.answers_to, self.unadjusted.answers_to, level)
+        return columns_of_ratios(self, level)
 
     def columns_of(self, query: str | Query, level: float) -> tuple[Query, Labels, dict[str, Any]]:
         """How one query is shaped, what its rows are called, and its columns as they are presented.
@@ -336,38 +316,7 @@ class Release(NotebookValue):
         Raises:
             QueryError: if the plan did not measure enough to answer it.
         """
-        plan, source = self.plan, None
-        if isinstance(query, RatioQuery):
-            source = further_source(plan, query)
-        elif isinstance(query, str):
-            if query not in plan.workload:
-                raise QueryError.unknown("query", query, map(repr, plan.workload))
-            ratio = plan.workload.ratio(query)
-            source = None if ratio is None else source_of(plan, ratio)
-        if source is not None:
-            columns = self._ratio_columns(source, level)
-            if self.presented is not None:
-                columns = self.presented.presented(columns, is_rounded=False)
-            return source.parts.shown_as, source.labels, columns
-        workload = plan.workload.only(query) if isinstance(query, str) else plan.asked(query)
-        (block,) = workload.blocks
-        columns = self._count_columns(workload, level)
-        if self.presented is not None:
-            columns = self.presented.presented(columns, is_rounded=True)
-        return block.query, block.labels, columns
-
-    def _count_columns(self, workload: Workload, level: float) -> dict[str, Any]:
-        """Answers to a workload, with errors and intervals where they are known."""
-        columns: dict[str, Any] = {"answer": self.answers_to(workload)}
-        if self.plan.strategy is not None:
-            stderr = np.sqrt(self.plan.strategy.variances_of(workload))
-            half = half_widths(workload, self.plan.strategy, stderr, level, False, None)
-            unadjusted = self.unadjusted.answers_to(workload)
-            lower, upper = self._ends(workload, unadjusted, half)
-            if self.adjusted is not None:
-                columns["unadjusted"] = unadjusted
-            columns |= {"stderr": stderr, "lower": lower, "upper": upper}
-        return columns
+        return columns_of_query(self, query, level)
 
     def _frame(self, query: Query, labels: Labels, columns: dict[str, Any]) -> Any:
         return self._marked(shaped_frame(query, labels, self.plan.workload.schema, columns))
@@ -425,18 +374,7 @@ class Release(NotebookValue):
         Args:
             level, simultaneous: as in `interval`.
         """
-        workload = self.plan.workload
-        columns: dict[str, Any] = {
-            "query": [block.name for block in workload.blocks for _ in range(block.n_rows)],
-            "label": list(workload.labels),
-            "answer": self.answers,
-        }
-        if self.adjusted is not None:
-            columns["unadjusted"] = self.unadjusted.answers
-        if self.plan.strategy is not None:
-            lower, upper = self.interval(level, simultaneous=simultaneous)
-            columns |= {"stderr": self.plan.known_stderr(), "lower": lower, "upper": upper}
-        return columns
+        return columns_of_counts(self, level, simultaneous)
 
     def _remarks(self) -> dict[str, str]:
         """What was done to the answers after they were measured, a sentence or two each."""

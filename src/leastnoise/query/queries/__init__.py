@@ -10,10 +10,12 @@ some attributes (each a `Factor`) and add up over all others. All take
 
 and ``a * b`` crosses two queries on different attributes.
 
-    query.py         what every query has, products
     row_names.py     what rows are called
+    factors.py       products of rows over different attributes
+    query.py         what every query has, and the product of two
     targets.py       accuracy targets, in counts or in per cent of a public size
-    counts.py        totals, cross tables, distributions, ranges, hierarchies, sums
+    cross_tables.py  the number of records, cross tables, cubes of them
+    one_attribute.py distributions, ranges, levels of a hierarchy, sums
     over_time.py     sliding windows and changes along an ordered attribute
     conditions.py    records that satisfy a condition, or each of several
     ratios.py        shares and other ratios, made from two linear queries
@@ -25,12 +27,14 @@ and ``a * b`` crosses two queries on different attributes.
 """
 
 from leastnoise.query.queries.conditions import Cases, Where
-from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
+from leastnoise.query.queries.cross_tables import Cube, Marginal, Total
+from leastnoise.query.queries.factors import Factor, Term
 from leastnoise.query.queries.linear import CELL, Linear
 from leastnoise.query.queries.meaning import Aspect, Cell, InventedRecords, Meaning, RowMeaning
 from leastnoise.query.queries.moments import Mean, StandardDeviation
+from leastnoise.query.queries.one_attribute import AllRanges, Levels, Prefix, Ranges, Sum
 from leastnoise.query.queries.over_time import Changes, Windows
-from leastnoise.query.queries.query import Factor, Product, Query, Term
+from leastnoise.query.queries.query import Product, Query
 from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
 from leastnoise.query.queries.ratios import Ratio, RatioParts, RatioQuery, Share
 from leastnoise.query.queries.row_names import Labels

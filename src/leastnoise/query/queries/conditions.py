@@ -20,9 +20,10 @@ from leastnoise.query.predicates import (
     parse,
     satisfying,
 )
+from leastnoise.query.queries.factors import Factor, Term
 from leastnoise.query.queries.key_shapes import NAME, PAIR, TEXT, key
 from leastnoise.query.queries.meaning import Table, condition_aspect
-from leastnoise.query.queries.query import Factor, Query, Term
+from leastnoise.query.queries.query import Query
 from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.schema import Schema
 

@@ -11,9 +11,10 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import Operator, SparseMatrix, from_entries
+from leastnoise.query.queries.factors import Term
 from leastnoise.query.queries.key_shapes import COUNTS, NUMBERS, TEXT, key
 from leastnoise.query.queries.meaning import Aspect, Cell, Meaning, Table
-from leastnoise.query.queries.query import COMMON, Common, Query, Term, set_common, to_plain
+from leastnoise.query.queries.query import COMMON, Common, Query, set_common, to_plain
 from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import CountOrShare, Expected, WithinTarget
 from leastnoise.query.schema import Schema

@@ -19,8 +19,9 @@ import numpy as np
 from leastnoise.core.errors import QueryError
 from leastnoise.query.predicates import ComparisonCondition, condition_to_text
 from leastnoise.query.queries.conditions import Where
-from leastnoise.query.queries.counts import BOUNDS, Marginal, Sum, Total, numbers_of
+from leastnoise.query.queries.cross_tables import Marginal, Total
 from leastnoise.query.queries.key_shapes import NAMES, QUERY, TEXT, key
+from leastnoise.query.queries.one_attribute import BOUNDS, Sum, numbers_of
 from leastnoise.query.queries.query import Query, check_attribute, checked_bounds
 from leastnoise.query.queries.ratios import (
     LEAST_WEIGHT,

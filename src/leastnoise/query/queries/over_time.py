@@ -10,10 +10,10 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError
 from leastnoise.core.operators import SomeRanges, SparseMatrix
-from leastnoise.query.queries.counts import OfOneAttribute
+from leastnoise.query.queries.factors import Factor, Term
 from leastnoise.query.queries.key_shapes import key
 from leastnoise.query.queries.meaning import Aspect, Cell, Table, interval_aspect
-from leastnoise.query.queries.query import Factor, Term
+from leastnoise.query.queries.one_attribute import OfOneAttribute
 from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.schema import Attribute, Schema
 

@@ -8,10 +8,11 @@ from typing import Any
 
 from leastnoise.core.errors import QueryError
 from leastnoise.query.queries.conditions import Cases, Where
-from leastnoise.query.queries.counts import AllRanges, Cube, Levels, Marginal, Prefix, Ranges, Sum, Total
+from leastnoise.query.queries.cross_tables import Cube, Marginal, Total
 from leastnoise.query.queries.key_shapes import QUERY
 from leastnoise.query.queries.linear import Linear
 from leastnoise.query.queries.moments import Mean, StandardDeviation
+from leastnoise.query.queries.one_attribute import AllRanges, Levels, Prefix, Ranges, Sum
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import COMMON, Product, Query
 from leastnoise.query.queries.ratios import Ratio, Share

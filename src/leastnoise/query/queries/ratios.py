@@ -27,9 +27,10 @@ import numpy as np
 
 from leastnoise.core.errors import QueryError, TooLargeError
 from leastnoise.core.operators import Array
+from leastnoise.query.queries.factors import Factor, Term
 from leastnoise.query.queries.key_shapes import QUERY, key
 from leastnoise.query.queries.meaning import Table
-from leastnoise.query.queries.query import Factor, Query, Term
+from leastnoise.query.queries.query import Query
 from leastnoise.query.queries.targets import is_percent, times, to_float
 from leastnoise.query.schema import Schema
 
