@@ -89,6 +89,7 @@ def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
 def _not_spanned(name: str, objective: Objective) -> DesignError:
     lacks = "weight 0" if isinstance(objective, MaxVariance) else "no target"
     give = "a weight" if isinstance(objective, MaxVariance) else "a target (stderr= or within=)"
+    other = "" if isinstance(objective, MaxVariance) else ", leave it out, or set an epsilon for the whole batch"
     return DesignError(
         f"query {name!r} has {lacks} and does not follow from the queries that have one, so "
         "any noise would do for it",
