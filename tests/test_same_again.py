@@ -99,7 +99,7 @@ def test_few_cells_are_rounded_with_one_thread(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_few_queries_over_many_cells_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`dense` was given all threads for 66 rows over 16,464 cells: beside busy cores, 12 s in place of 1 s."""
+    """`dense` was given all threads for 66 rows over 16,464 cells: beside busy cores, 12 s and not 1 s."""
     seen: list[int] = []
     whole = one_method.plan_of
 

@@ -491,6 +491,9 @@ def _value_by_value(attributes: Sequence[str], schema: Schema) -> Table:
     )
 
 
+_RANGES_FOR_BINS = "bins do not say where in them values lie: declare a range, and count its bins with ranges"
+
+
 def numbers_of(name: str, values: Attribute, remedy: str | None = None) -> Sequence[float]:
     """The numbers that an attribute's values are.
 
@@ -503,7 +506,7 @@ def numbers_of(name: str, values: Attribute, remedy: str | None = None) -> Seque
             "attribute",
             "hold whole numbers, declared as a range or as numbered categories",
             given=name,
-            remedy=remedy,
+            remedy=remedy or (_RANGES_FOR_BINS if isinstance(values, Bins) else None),
         )
     return numbers
 
