@@ -198,8 +198,8 @@ def test_the_command_says_what_becomes_of_every_record(run: Callable[..., Any]) 
         "all the same; remove from [schema] what you do not count by\n"
         "records_per_person = 2 is not checked. Name the person's column beside it, as in\n"
         'person = "patient_id", and further records of one person are left out\n'
-        "publish would not stop: all columns exist. No value can stop it, because that would reveal\n"
-        "something about one person\n"
+        "the table would not stop publish: all columns exist. No value can stop it, because that would\n"
+        "reveal something about one person\n"
         "--show-values shows a few of the values that are not declared\n"
     )
 

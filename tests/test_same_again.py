@@ -98,6 +98,22 @@ def test_few_cells_are_rounded_with_one_thread(monkeypatch: pytest.MonkeyPatch) 
     assert max(seen[SMALL_FOR_THREADS - 1]) == 1 and max(seen[SMALL_FOR_THREADS]) == 2
 
 
+def test_few_queries_over_many_cells_have_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """`dense` was given all threads for 66 rows over 16,464 cells: beside busy cores, 12 s and not 1 s."""
+    seen: list[int] = []
+    whole = one_method.plan_of
+
+    def counted(*given: Any) -> Any:
+        seen.extend(pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas")
+        return whole(*given)
+
+    monkeypatch.setattr(one_method, "plan_of", counted)
+    with threadpool_limits(limits=2, user_api="blas"):
+        schema = ln.Schema(a=range(SMALL_FOR_THREADS), b=("x", "y"))
+        ln.design(ln.assemble([ln.Marginal("b"), ln.Total()], schema), ln.GDP(1), method="dense")
+    assert seen and max(seen) == 1
+
+
 @pytest.mark.thorough
 def test_loading_a_library_is_not_counted_as_searching() -> None:
     """SciPy was loaded within the time of the first start, which then was cut short, or not, by chance."""

@@ -73,7 +73,7 @@ def plan_from_search(method: Method, request: Request, has_goal: bool, needs: Ne
             found = method.find(_with_time_to_search(request, needs))
         assert isinstance(found, SearchResult)
         # Rounding to integers too: with several threads the same request could have another digest.
-        with threads_for_matrices_of(request.workload.shape[1]):
+        with threads_for_matrices_of(method.matrix_size(request)):
             return plan_of(method.name, request.options, request, has_goal, found)
 
 

@@ -27,7 +27,9 @@ def check_spanned(workload: Workload, objective: Objective) -> None:
         return
     name = first_not_spanned(workload, objective)
     if name is not None:
-        raise _not_spanned(name, objective)
+        # A mean is measured as parts that have names of their own; people know the name that they gave.
+        made = (one.name for one in workload.ratios if name in (one.numerator, one.denominator, *one.further))
+        raise _not_spanned(next(made, name), objective)
 
 
 def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
@@ -87,14 +89,17 @@ def first_not_spanned(workload: Workload, objective: Objective) -> str | None:
 
 
 def _not_spanned(name: str, objective: Objective) -> DesignError:
-    lacks = "weight 0" if isinstance(objective, MaxVariance) else "no target"
-    give = "a weight" if isinstance(objective, MaxVariance) else "a target (stderr= or within=)"
+    if isinstance(objective, MaxVariance):
+        lacks, remedy = "weight 0", "give it a weight or leave it out"
+    else:
+        lacks = "no target"
+        remedy = "give it a target (stderr= or within=), leave it out, or set an epsilon for the whole batch"
     return DesignError(
         f"query {name!r} has {lacks} and does not follow from the queries that have one, so "
         "any noise would do for it",
         field="stderr",
         given=name,
-        remedy=f"give it {give} or leave it out",
+        remedy=remedy,
     )
 
 

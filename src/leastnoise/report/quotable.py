@@ -99,7 +99,8 @@ def _of_ratio(release: Release, ratio: RatioRows) -> list[str]:
     estimate, lower, upper = (scale * float(found[name][j]) for name in ("estimate", "lower", "upper"))
     decimals = decimals_for(np.array([(upper - lower) / 2]))
     low, high = outward(lower, upper, decimals)
+    about = dict.fromkeys([ratio.name, ratio.labels[0]])
     return [
-        f"We estimate {number(estimate, decimals)}{unit} ({ratio.name}, {ratio.labels[0]}); the true value "
+        f"We estimate {number(estimate, decimals)}{unit} ({', '.join(about)}); the true value "
         f"lies between {low}{unit} and {high}{unit}, {_often(release)}."
     ]

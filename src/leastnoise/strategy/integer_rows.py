@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any
 
@@ -16,6 +17,7 @@ from leastnoise.core.directed import float_above
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
+from leastnoise.core.resources import threads_for_matrices_of
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload
 from leastnoise.strategy import laplace_tails
@@ -28,6 +30,9 @@ _RANK_TOL = 1e-11
 # Entries of a strategy, at most, that are all multiplied by invented counts; of a larger one, the columns of
 # the cells that have any.
 _MAX_CHECKED = 2**22
+
+# Entries from which it is worth a millisecond to decide how many threads multiply them.
+_WORTH_DECIDING = 2**18
 
 
 class Strategy(Operator, Measured):
@@ -127,7 +132,8 @@ class Strategy(Operator, Measured):
             return triangle_inverse(A.T).T, n
         if not A.any():
             return np.zeros((n, r)), 0
-        quick = full_rank_inverse(A)
+        with self._threads():
+            quick = full_rank_inverse(A)
         if quick is not None:
             return quick, min(r, n)
         U, s, Vt = svd(A)
@@ -170,12 +176,18 @@ class Strategy(Operator, Measured):
         """Whether every row of an operator can be answered without bias."""
         if self.is_full_rank:
             return True
-        spanning = operator.basis()
-        step = max(1, 2**22 // spanning.shape[1])
-        return all(
-            self.spans(spanning.rows(np.arange(start, min(start + step, spanning.shape[0])))).all()
-            for start in range(0, spanning.shape[0], step)
-        )
+        with self._threads():
+            spanning = operator.basis()
+            step = max(1, 2**22 // spanning.shape[1])
+            return all(
+                self.spans(spanning.rows(np.arange(start, min(start + step, spanning.shape[0])))).all()
+                for start in range(0, spanning.shape[0], step)
+            )
+
+    def _threads(self) -> AbstractContextManager[None]:
+        """One thread for few rows over many cells, which wait for each other more than they compute."""
+        r, n = self.shape
+        return threads_for_matrices_of(r) if r * n >= _WORTH_DECIDING else nullcontext()
 
     def can_answer_all(self, workload: Workload) -> bool:
         return self.can_answer(workload.operator)

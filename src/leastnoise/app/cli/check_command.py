@@ -121,8 +121,8 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     yield from _unused_lines(asked)
     yield from _person_lines(fit, person, limit)
     yield (
-        "publish would not stop: all columns exist. No value can stop it, because that would reveal\n"
-        "something about one person"
+        "the table would not stop publish: all columns exist. No value can stop it, because that would\n"
+        "reveal something about one person"
     )
     has_values = any(c.n_unreadable or c.n_undeclared for c in fit.columns)
     if has_values and not show_values:

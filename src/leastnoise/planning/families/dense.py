@@ -315,9 +315,8 @@ def _needs(request: Request) -> Needs:
 
 
 def _matrix_size(request: Request) -> int:
-    """Rows of its matrices: cells, or queries where no matrix over all cells is held."""
-    m, n = request.workload.shape
-    return m if is_implicit(request) else n
+    """Rows of its matrices: as many as there are cells, or queries where those are fewer."""
+    return min(request.workload.shape)
 
 
 DENSE = Method(
@@ -330,5 +329,6 @@ DENSE = Method(
     takes_spare=True,
     takes_periods=True,
     takes_absolute=True,
+    matrix_size=_matrix_size,
     needs=_needs,
 )

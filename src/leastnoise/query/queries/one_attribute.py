@@ -307,7 +307,7 @@ def numbers_of(name: str, values: Attribute, remedy: str | None = None) -> Seque
             "attribute",
             "hold whole numbers, declared as a range or as numbered categories",
             given=name,
-            remedy=remedy,
+            remedy=remedy or (_RANGES_FOR_BINS if isinstance(values, Bins) else None),
         )
     return numbers
 

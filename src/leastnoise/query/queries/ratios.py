@@ -92,6 +92,7 @@ class RatioQuery(Query):
     is_linear: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
+        self._check_unit()
         super().__post_init__()
         guess = None if self.guess is None else to_float(self.guess)
         if self.guess is not None and (guess is None or not math.isfinite(guess)):
@@ -99,16 +100,25 @@ class RatioQuery(Query):
         object.__setattr__(self, "guess", guess)
         if self.target is None:
             return
-        given = self.stderr if self.half_width is None else self.half_width[0]
-        if is_percent(given):
-            raise QueryError.must("stderr", "be in the unit of the ratio, not in per cent", given=given)
         if self.expected is None:
             raise QueryError(
                 "a target of a ratio needs a guess of its denominator",
                 field="expected",
                 remedy="say how large the denominators are expected to be, from public knowledge and not "
-                "from the data: Mean('income', stderr=100, expected=20_000)",
+                "from the data: expected=20_000, in a specification expected = 20000",
             )
+
+    def _check_unit(self) -> None:
+        """Before shares of an expected count are asked for, which a ratio has none of."""
+        half_width = self.within[0] if isinstance(self.within, (tuple, list)) and self.within else self.within
+        for name, given in (("stderr", self.stderr), ("within", half_width)):
+            if is_percent(given):
+                raise QueryError.must(
+                    name,
+                    "be in the unit of the ratio, not in per cent",
+                    given=given,
+                    remedy="five percentage points of a share are 0.05",
+                )
 
     def parts(self, schema: Schema) -> RatioParts:
         """The linear queries that the ratios are made from, with their weights and targets.

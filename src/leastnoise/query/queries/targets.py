@@ -194,7 +194,7 @@ def size_to_text(size: CountOrShare, expected: Expected | None) -> str:
     if isinstance(size, str):
         sizes = expected if isinstance(expected, tuple) else (expected or 0.0,)
         ends = dict.fromkeys(f"{end:,.6g}" for end in (min(sizes), max(sizes)))
-        return f"{size} of {' to '.join(ends)}"
+        return f"{_percent(float(f'{float(size[:-1]):.6g}'))} of {' to '.join(ends)}"
     return f"{size:,.6g}" if size < 1e6 else f"{size:.6g}"
 
 
