@@ -295,6 +295,9 @@ class Sum(OfOneAttribute):
         return f"{self.attribute} {self._what()}"
 
 
+_RANGES_FOR_BINS = "bins do not say where in them values lie: declare a range, and count its bins with ranges"
+
+
 def numbers_of(name: str, values: Attribute, remedy: str | None = None) -> Sequence[float]:
     """The numbers that an attribute's values are.
 
