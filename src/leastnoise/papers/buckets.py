@@ -58,6 +58,7 @@ from leastnoise.papers.noisy_partition import (
     gram_of_buckets,
     lengths_option,
     noisy_partition,
+    partition_options,
 )
 from leastnoise.planning import (
     DiscreteLaplace,
@@ -253,11 +254,7 @@ BUCKETS = Method(
     f"attribute, {MAX_CELLS:,} cells",
     _refuses,
     _find,
-    {
-        "partition_share": ("1/4", "the share of epsilon, or of mu squared, that finding the buckets takes"),
-        "charge": (2, "what a bucket costs beside its own noise, in scales of the noise on its cost"),
-        "lengths": ("powers", 'of candidate buckets: "powers" of two, or "all"'),
-    },
+    partition_options("the share of epsilon, or of mu squared,"),
     is_quick=False,
     is_data_dependent=True,
 )

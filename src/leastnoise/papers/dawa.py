@@ -60,6 +60,7 @@ from leastnoise.papers.noisy_partition import (
     gram_of_buckets,
     lengths_option,
     noisy_partition,
+    partition_options,
 )
 from leastnoise.planning import (
     DiscreteLaplace,
@@ -346,11 +347,7 @@ DAWA = Method(
     f"buckets of similar counts, found privately, then a tree; pure privacy, ranges, {MAX_CELLS:,} cells",
     _refuses,
     _find,
-    {
-        "partition_share": ("1/4", "the share of epsilon that finding the buckets takes"),
-        "charge": (2, "what a bucket costs beside its own noise, in scales of the noise on its cost"),
-        "lengths": ("powers", 'of candidate buckets: "powers" of two, or "all"'),
-    },
+    partition_options("the share of epsilon"),
     is_quick=False,
     is_data_dependent=True,
 )

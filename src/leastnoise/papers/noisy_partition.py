@@ -149,6 +149,19 @@ def lengths_option(given: Any, n: int) -> tuple[int, ...]:
     raise MethodError(f'lengths must be "powers" or "all", got {shown(given)}', field="lengths", given=given)
 
 
+def partition_options(share: str) -> dict[str, tuple[Any, str]]:
+    """The options of every method that begins with a noisy partition.
+
+    Args:
+        share: the share in words, as "the share of epsilon".
+    """
+    return {
+        "partition_share": ("1/4", f"{share} that finding the buckets takes"),
+        "charge": (2, "what a bucket costs beside its own noise, in scales of the noise on its cost"),
+        "lengths": ("powers", 'of candidate buckets: "powers" of two, or "all"'),
+    }
+
+
 def charge_option(given: Any) -> Fraction:
     """What a bucket costs beside its own noise, exactly.
 
