@@ -969,6 +969,20 @@ def test_sentences_can_be_quoted(release):
     assert not any(page_of(release.plan).all("div", "quotes"))
 
 
+def test_no_sentence_counts_fewer_than_none_or_more_error_than_asked():
+    """ "We counted -2 people" stood on a page, and "within 21" where within 20 was asked for and kept."""
+    plan = plan_of([ln.Marginal("age", name="ages", within=20.0)], goal=None)
+    for answer in (-7.3, 40.2):
+        release = release_of(plan)
+        object.__setattr__(release, "answers", np.full(len(release.answers), answer))
+        (quotes,) = page_of(release).all("div", "quotes")
+        (told,) = (p.text for p in quotes.all("p"))
+        if answer < 0:
+            assert re.fullmatch(r"There are at most 13 records with .+, 19 times in 20; the noise .+\.", told)
+        else:
+            assert re.fullmatch(r"We counted 40.2 records with .+ within (20|19\.\d) of that, .+", told)
+
+
 def test_sentences_about_sums_and_parts_of_ratios_are_not_counts():
     schema = ln.Schema(age=range(10), sex=("F", "M"))
     asked = [

@@ -7,8 +7,8 @@ Nothing here designs but `compare`, `tradeoff`, `drivers` and `design_without_de
     summary.py           `summarize`: the report as text, or as a page
     page.py              the report as one HTML page: its figures
     over_time.py         answers and errors over the periods of a plan
-    quotable.py          sentences about a release that can be quoted
     answer_tables.py     answers that belong together: a batch, or one table of a cube
+    quotable.py          sentences about a release that can be quoted
     batches.py           how the page shows one batch of answers: lists, cross tables
     batch_pictures.py    the same as pictures: lines, maps, small multiples
     rendering.py         templates filled in, escaped by construction

@@ -103,7 +103,7 @@ def tables_of(
 ) -> tuple[list[AnswerTable], int]:
     """A batch as one table, or as those of a cube; and how many of these are left out."""
     lower, upper = ends or (None, None)
-    asked = _half_widths_asked(block, level)
+    asked = half_widths_asked(block, level)
     if schema is None or isinstance(block.query, Linear):
         whole = AnswerTable(
             block.name, None, block.labels, answers, lower, upper, schema, level, is_centred, asked, is_listed
@@ -133,7 +133,7 @@ def tables_of(
     return tables, len(terms) - len(tables)
 
 
-def _half_widths_asked(block: QueryBlock, level: float) -> Array | None:
+def half_widths_asked(block: QueryBlock, level: float) -> Array | None:
     """How far each answer may be off at a level, where targets were given at that level."""
     asked_within = block.query.half_width
     if asked_within is None or asked_within[1] != level:

@@ -13,6 +13,7 @@ import numpy as np
 
 from leastnoise.query import QueryBlock, RatioRows
 from leastnoise.release import RELIABLE, SUPPRESSED, Release
+from leastnoise.report.answer_tables import half_widths_asked
 from leastnoise.report.figures import decimals_for, number, outward, with_margin
 from leastnoise.report.publication import Publication
 from leastnoise.report.summary import LEVEL
@@ -77,13 +78,20 @@ def _of_count(release: Release, block: QueryBlock, columns: dict[str, Any], unit
             return []
     answer, lower, upper = (float(columns[name][0]) for name in ("answer", "lower", "upper"))
     decimals = decimals_for(np.array([(upper - lower) / 2]))
+    about = "in all" if block.query.kind == "total" else f"with {block.labels[0]}"
+    if answer < 0:
+        # Nobody counts fewer than none: what is left to say is how many there are at most.
+        most = outward(0.0, max(upper, 0.0), decimals)[1]
+        hidden = "the noise added for privacy hides how many"
+        return [f"There are at most {most} {unit} {about}, {_often(release)}; {hidden}."]
     if release.is_centred and release.presented is None:
-        shown, margin = with_margin(answer, (upper - lower) / 2, decimals).split(" ± ")
+        widths = half_widths_asked(block, LEVEL)
+        asked = None if widths is None else float(widths[0])
+        shown, margin = with_margin(answer, (upper - lower) / 2, decimals, asked).split(" ± ")
         truth = f"is within {margin} of that"
     else:
         shown = number(answer, decimals)
         truth = f"lies between {' and '.join(outward(lower, upper, decimals))}"
-    about = "in all" if block.query.kind == "total" else f"with {block.labels[0]}"
     return [f"We counted {shown} {unit} {about}; the true number {truth}, {_often(release)}."]
 
 
