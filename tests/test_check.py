@@ -20,7 +20,7 @@ import leastnoise
 import leastnoise as ln
 import leastnoise.data.schema_fit
 from leastnoise.app.cli.check_command import check
-from leastnoise.core.errors import DataError, LeastnoiseError, SpecError
+from leastnoise.core.errors import DataError, DesignError, LeastnoiseError, SpecError
 from leastnoise.data import ColumnFit, SchemaFit, vectorize
 from leastnoise.data.schema_fit import PersonFit, fit_of
 from leastnoise.query import Attribute, Bins, Categories, Integers, Schema, is_null
@@ -291,6 +291,16 @@ def test_faults_of_the_specification_come_with_their_line(run: Callable[..., Any
     Path("people.toml").write_text(SPEC, encoding="utf-8")
     told = str(run("people.toml", "--data", "people.csv", "--person", "Id").exception)
     assert told.startswith("publish would stop: ") and told.endswith("; 'id' is there for 'Id'")
+
+
+def test_a_query_that_lacks_a_target_is_told_before_the_table_is_read(run: Callable[..., Any]) -> None:
+    """`check` found nothing to say of a specification that `explain` then refused."""
+    targets = SPEC.replace("epsilon = 1.0\n", "").replace('kind = "total"', 'kind = "total"\nwithin = 20')
+    Path("people.toml").write_text(targets, encoding="utf-8")
+    assert "could be read" in run("people.toml", "--data", "people.csv").output
+    Path("people.toml").write_text(targets + '[[query]]\nkind = "marginal"\nattributes = ["sex"]\n')
+    told = run("people.toml", "--data", "none.csv").exception
+    assert isinstance(told, DesignError) and "'sex' has no target" in str(told)
 
 
 def test_columns_that_cannot_be_read_stop_it(run: Callable[..., Any], tmp_path: Path) -> None:

@@ -19,7 +19,8 @@ from leastnoise.app.specification import Spec, load_spec
 from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import DataError
 from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, FileFormat, SchemaFit, fit_of, vectorize
-from leastnoise.query import Attribute, Linear, Schema
+from leastnoise.privacy import Goal
+from leastnoise.query import Attribute, Linear, Schema, check_spanned, default_objective
 
 _WARNING = """\
 NOT PRIVATE. Everything below is true of real records and has no noise: it is for the owner of the table
@@ -42,6 +43,7 @@ def check(
 ) -> Facts:
     """Check a table against its schema. NOT private: for the owner of the table only. Writes nothing."""
     asked = load_spec(spec)
+    _check_targets(asked)
     limit = asked.records_per_person
     unknown = asked.person_unknown if person in (None, asked.person) else ()
     person = asked.person if person is None else person
@@ -68,6 +70,13 @@ def check(
     if _exceeds(fit, asked):
         raise Ended(LEFT_OUT.code, facts)
     return facts
+
+
+def _check_targets(asked: Spec) -> None:
+    """Return if every query that needs a target or a weight has one, as `design` will ask."""
+    objective = asked.design_settings().get("objective")
+    has_goal = isinstance(asked.asked_privacy, Goal)
+    check_spanned(asked.workload, default_objective(asked.workload, objective, has_goal=has_goal))
 
 
 def _facts(fit: SchemaFit, asked: Spec, proposals: Sequence[CleaningProposal]) -> Facts:
