@@ -169,6 +169,8 @@ class JointVariables:
     def value(self, z: Array, norm: float) -> tuple[float, Array]:
         """(1) and its gradient."""
         problem = self._problem
+        if float(z[self._ends[-1] :].max(initial=0)) > _LARGEST_LOG:
+            raise StopDescent
         bases, omega = self.unpacked(z)
         states = problem.states(bases)
         gamma = problem.gamma(states) * problem.needed
@@ -196,6 +198,9 @@ class JointVariables:
         parts = [backend.numpy(own[a][self._held[a] :]).reshape(-1) for a in self._first]
         return np.concatenate([*parts, backend.numpy(of_omega)[self._counted]])
 
+
+# The logarithm of a weight, at most: beyond, floats have no weight.
+_LARGEST_LOG = 700.0
 
 # Beside the mean of γ, what is added to every γ.
 _LEAST_NEED = 1e-13
