@@ -58,8 +58,8 @@ class Change:
     def __str__(self) -> str:
         if self.lowers_by < NEGLIGIBLE and self.is_open:
             return (
-                f"{self.how}: no better plan was found, and whether there is one is open; the search ended "
-                f"with {self.unit} at {four_digits(self.after)} ({_unproved(self.gap)})"
+                f"{self.how}: the search ended before it found a better plan, so what this saves is open; "
+                f"{self.unit} stays at {four_digits(self.before)} or falls"
             )
         if self.lowers_by < NEGLIGIBLE:
             says = f"{self.how} buys nothing: {self.unit} stays at {four_digits(self.before)}"
