@@ -12,6 +12,7 @@ import pytest
 
 from leastnoise.bounds import ProductWitness, absolute_error, absolute_unions, certify
 from leastnoise.bounds.absolute_error import stderr_sum_bound
+from leastnoise.bounds.nuclear_norm import total_variance_bound
 from leastnoise.bounds.product_bound import checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
@@ -481,3 +482,16 @@ def test_reports_speak_of_absolute_errors() -> None:
     assert not any(contender.is_without_delta for contender in listed.contenders)
     curve = tradeoff(TABLES, ApproxDP(1, 1e-6), objective=ABSOLUTE, epsilons=[1, 2])
     assert "absolute error" in str(curve)
+
+
+@pytest.mark.parametrize("shape", [(1_500, 800), (800, 1_500), (30, 20)])
+def test_weights_on_cells_that_nobody_asks_about_prove_nothing(shape: tuple[int, int]) -> None:
+    """Where all weighted cells are in no query, a bound raised instead of being 0."""
+    m, n = shape
+    W = np.random.default_rng(0).integers(0, 2, size=shape)
+    W[:, : n - 10] = 0
+    W[:, n - 5] = 1
+    q = np.where(np.arange(n) < n - 10, 1.0, 0.0)
+    workload = Workload.from_matrix(W)
+    assert stderr_sum_bound(workload, np.ones(m), np.ones(m), q) == 0
+    assert total_variance_bound(workload, q) == 0

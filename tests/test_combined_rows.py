@@ -271,3 +271,11 @@ def test_a_bound_over_many_cells_needs_no_floats_for_all_of_them(monkeypatch: py
             patch.setattr(nuclear_norm, "_CELLS_AT_A_TIME", 7)
             patch.setattr(nuclear_norm, "weighted_rows", None)
             assert nuclear_norm.total_variance_bound(workload, q) == pytest.approx(bound, rel=SOLVER)
+
+
+def test_queries_of_zeros_spend_nothing_anywhere() -> None:
+    """Asking for the costliest cell raised where no cell is in any query."""
+    nothing = CombinedRows(
+        np.eye(2, dtype=int), Matrix(np.zeros((2, 5), dtype=int)), np.arange(2), scale=1, noise="gaussian"
+    )
+    assert nothing.sensitivity == 0 and nothing.costliest_cell == 0

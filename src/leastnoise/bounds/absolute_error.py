@@ -183,6 +183,9 @@ def _along_forms(operator: Operator, s: Array, values: Array, Y: Array, H: Array
 
 def _scaled_values(values: Array, H: Array, EE: Array) -> tuple[Array, float]:
     """λ' with ‖Λ'^{−½} H Λ'^{−½}‖₂ ≤ 1, and a bound on ‖E‖₂; each direction pays for its own rounding."""
+    if not len(values):
+        # No cell with a weight is asked about.
+        return values, 1.0
     # H is off by a matrix of about √k ε times its norm, which for weak directions is not nothing.
     rounding = _ROUNDINGS * math.sqrt(len(values)) * _EPS * float(values.max()) / values
     D = absolute_sums(H, np.sqrt(values)) + rounding + np.finfo(float).tiny

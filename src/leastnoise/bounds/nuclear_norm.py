@@ -263,6 +263,8 @@ def _few_directions_below(rows: Array, root: Array) -> float | None:
     N *= root
     m, n = N.shape
     whole = float(np.vdot(N, N))
+    if whole == 0:
+        return 0.0
     for size in _SKETCHES:
         if size > min(m, n) // 4:
             return None

@@ -67,5 +67,8 @@ def tightened(R: Array, queries: Array, columns: Array, weights: Array, share: f
         half = np.eye(k) + E / 2
         R = half @ R
         h[:, :m] = half @ h[:, :m]
-        h[:, m:] = linalg.solve(half, h[:, m:], assume_a="sym")
+        try:
+            h[:, m:] = linalg.solve(half, h[:, m:], assume_a="sym")
+        except linalg.LinAlgError:
+            return None
     return R

@@ -131,8 +131,9 @@ class CombinedRows(Measured):
 
     @property
     def costliest_cell(self) -> int:
-        """A cell whose record spends most, where records are added or removed."""
-        return int(self._cells.first[self._longest_column[1]])
+        """A cell whose record spends most, where records are added or removed; the first if none spends."""
+        first = self._cells.first
+        return int(first[self._longest_column[1]]) if len(first) else 0
 
     @cached_property
     def _longest_column(self) -> tuple[int, int]:
