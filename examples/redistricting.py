@@ -1,9 +1,10 @@
-"""Redistricting tables as in the US Public Law 94-171: voting age, ethnicity, race, kind of housing.
+"""Redistricting tables modelled on US Public Law 94-171: voting age, ethnicity, race, kind of housing.
 
-Districts are drawn from these counts, so adults by ethnicity and race matter most. This example requests
-the tables P1 to P5 about people for one county, over 2,016 cells. P3 and P4 cover adults; the example asks
-for both ages, since P1 and P2 minus adults gives minors. Table H1 counts dwellings, not people. No open
-table has all this, so the county is made up, and the end compares with the truth.
+States draw districts from these counts, so adults by ethnicity and race matter most. This example requests
+tables P1 to P5, which count people, for one county with 2,016 cells. The official P3 and P4 cover only
+adults; the example asks for both age groups, since subtracting adults from P1 and P2 gives minors anyway. It
+leaves out table H1, which counts dwellings. No public table has all these columns, so the example invents the
+county and compares the answers with the truth at the end.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ DELTA = 1e-10
 
 
 def invent_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
-    """A county in which ethnicity and race hang together, and housing and age do."""
+    """A county where race depends on ethnicity, and age on housing."""
     hispanic = rng.random(n_people) < 0.18
     one = np.where(hispanic, 5, rng.choice(6, n_people, p=[0.66, 0.2, 0.02, 0.08, 0.01, 0.03]))
     one = np.where(hispanic & (rng.random(n_people) < 0.5), 0, one)
@@ -42,7 +43,7 @@ def invent_people(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Ask for the law's tables with targets, see what drives the cost, publish, check."""
+    """Request the tables with targets, see what drives the cost, publish, check."""
     workload = ln.assemble(
         [
             ln.Marginal("age", name="voting age", stderr=10),
@@ -68,22 +69,22 @@ def main() -> None:
         shown = [f"{row['answer']:>8,.0f} ± {row['upper'] - row['answer']:.0f}" for row in rows]
         print(f"{race:<18} {shown[0]:>13} {shown[1]:>14}")
 
-    # Every target holds for the noise that is really drawn, and no Gaussian noise meets them with less.
+    # The noise actually drawn meets every target, and no Gaussian noise can do so at a lower privacy loss.
     targets = np.concatenate([np.full(block.n_rows, block.query.target) for block in workload.blocks])
     assert (plan.stderr <= targets).all()
     assert plan.certificate.status == "optimal"
-    # Giving way on what drives the cost most lowers it: that is no guess, the plan was designed again.
+    # Relaxing the largest cost driver lowers the cost. `drivers` designed the relaxed plan to measure this.
     first = found.drivers[0]
     assert first.is_binding
     assert first.changes[0].after < first.changes[0].before
-    # Tables agree: P4 summed over ethnicity is P3, and P3 summed over ages is P1.
+    # The tables are consistent: P4 summed over ethnicity is P3, and P3 summed over ages is P1.
     by_age = release["P3 race by age"]["answer"]
     summed = release["P4 ethnicity by race by age"]["answer"].unstack("hispanic", sort=False).sum(axis=1)
     assert np.allclose(summed, by_age)
     assert np.allclose(by_age.unstack("age", sort=False).sum(axis=1), release["P1 race"]["answer"])
-    # A Gaussian error beyond seven standard errors has a chance of 3e-12.
+    # A Gaussian error exceeds seven standard errors with probability 3e-12.
     truth = workload.operator.apply(data.vector())
-    assert truth[:2].sum() == len(people)  # nobody was left out by the schema
+    assert truth[:2].sum() == len(people)  # the schema leaves nobody out
     assert (np.abs(release.answers - truth) < 7 * release.stderr).all()
 
 

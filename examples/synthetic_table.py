@@ -1,6 +1,6 @@
-"""A synthetic table drawn from a private release: two-way tables measured, a model fitted to them by mbi.
+"""Draw a synthetic table from a private release: measure two-way tables, then fit a model to them with mbi.
 
-The people are made up, so the end can compare with the truth.
+The example invents its people, so it can compare the synthetic table with the truth at the end.
 Needs mbi: pip install 'leastnoise[mbi]'
 """
 
@@ -12,7 +12,7 @@ import pandas as pd
 
 import leastnoise as ln
 
-# mbi asks for both before it is imported: counts in double precision, and no files of compiled programs.
+# Set both before importing mbi: double precision for the counts, and no compilation cache on disk.
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_enable_compilation_cache", False)
 
@@ -26,7 +26,7 @@ SCHEMA = ln.Schema(
     work=("none", "part time", "full time"),
     income=range(5),
 )
-# What is known to hang together; mbi takes the rest as independent given these.
+# Pairs known to be correlated. mbi assumes that the rest is conditionally independent given these.
 PAIRS = [
     ("age", "sex"),
     ("age", "school"),
@@ -62,16 +62,17 @@ def shares(tables: dict[tuple[str, ...], np.ndarray]) -> dict[tuple[str, ...], n
 
 
 def main() -> None:
-    """Measure two-way tables, fit, draw as many people as there are, compare with the truth."""
+    """Measure two-way tables, fit the model, draw a table of the estimated size, compare with the truth."""
     people = invent_people(50_000, np.random.default_rng(5))
     workload = ln.assemble([ln.Marginal(*pair) for pair in PAIRS], SCHEMA)
-    # Zero-concentrated privacy, as census offices count it: releases add up, and Gaussian noise suits it.
+    # Zero-concentrated differential privacy, as census offices use it: the costs of releases add up, and
+    # it is a natural fit for Gaussian noise.
     plan = ln.design(workload, ln.ZCDP(0.03), method="residuals")
     data = ln.vectorize(people, SCHEMA)
     release = ln.measure(plan, data)
     print(plan.certificate)
 
-    # From here on, nothing looks at the data but the comparison at the end.
+    # From here on, only the comparison at the end looks at the data.
     given = release.to_mbi()
     estimator = mbi.estimation.MirrorDescent()
     model = estimator.estimate(given.domain, given.measurements, known_total=given.total, tol=1e-6)
@@ -86,7 +87,7 @@ def main() -> None:
     asked = [*PAIRS, *unasked]
     truth = shares(dict(zip(asked, data.tables(asked), strict=True)))
     found = shares({names: np.asarray(drawn.project(names).values) for names in asked})
-    # Half of the sum of absolute differences: the share of people that would have to move.
+    # Total variation distance: the share of people who would have to change cells.
     moved = {names: float(np.abs(found[names] - truth[names]).sum() / 2) for names in asked}
     for names in asked:
         remark = ", though never measured" if names in unasked else ""
@@ -95,12 +96,12 @@ def main() -> None:
     assert len(table) == round(given.total)
     assert abs(given.total - len(people)) < 7 * release.answer(ln.Total())["stderr"].iloc[0]
     for a, b in PAIRS:
-        # Noise moves this share of people on average, and drawing them independently would move that one:
-        # E|z| = √(2/π) for a standard normal z, and each person that moves is missed in one cell of two.
+        # Expected share of people moved by the noise, and by drawing people independently. For a standard
+        # normal z, E|z| = √(2/π); a person who moves changes two cells, hence the division by 2.
         noise = np.sqrt(2 / np.pi * plan.variance(ln.Marginal(a, b))).sum() / 2 / len(people)
         drawing = np.sqrt(2 / np.pi * truth[a, b] / len(people)).sum() / 2
         assert moved[a, b] < 2 * (noise + drawing), (a, b)
-    # Attributes are not just right one by one: independent columns with the true shares are far worse.
+    # The table also reproduces correlations: independent columns with the true shares are far worse.
     apart = {
         (a, b): np.abs(np.outer(truth[a, b].sum(axis=1), truth[a, b].sum(axis=0)) - truth[a, b]).sum() / 2
         for a, b in PAIRS
