@@ -68,7 +68,7 @@ def _cause(why: str | None) -> Cause:
         return Cause(
             "the statement fails on some instances", tried="the instances counted here, and no others"
         )
-    return Cause(why, tested="the instances that fail are counted here")
+    return Cause(why, tested="the check counts the instances that fail")
 
 
 def _tasks(

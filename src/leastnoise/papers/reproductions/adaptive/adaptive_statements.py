@@ -133,7 +133,7 @@ def section_5_4_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         lambda found: min(found) >= 1,
         lambda found: f"the certified optimum has {min(found):.3f} to {max(found):.3f} of its error",
         is_better=lambda found: max(found) < 1,
-        why="leastnoise searches all strategies, and proves its optimum",
+        why="leastnoise searches over all strategies and certifies the optimum",
     )
 
 

@@ -22,12 +22,12 @@ NOT_DATA = Cause(
     "DataCube); four shapes of 2,048 cells",
 )
 UNIFORM = Cause(
-    "rows are scaled to length 1 for a uniform table; on other tables a competitor may be ahead",
-    tested="figure 3d: by 0.5 % on random marginals of Adult, and nowhere else",
+    "scaling rows to length 1 suits a uniform table; on other tables a competitor may do better",
+    tested="figure 3d: a competitor leads by 0.5 % on random marginals of Adult, and nowhere else",
 )
 AS_MUCH_AS = Cause(
-    "no workload described in the paper has the largest gain that the introduction states",
-    tried="four shapes of 2,048 cells, all and random ranges and marginals",
+    "no workload described in the paper reaches the largest gain stated in the introduction",
+    tried="four domain shapes of 2,048 cells, with all and with random ranges and marginals",
 )
 SHAPE = Cause(
     "the result depends on the shape of the domain, which the paper does not print",
@@ -49,15 +49,16 @@ PERMUTED = Cause(
 )
 BASIS_QUERIES = Cause(
     "no set of Fourier queries gives the printed error",
-    tried="those that no marginal needs left out, as the paper says, and none left out: below and above it",
+    tried="leaving out the queries that no marginal needs, as the paper says, gives less error than "
+    "printed; with none left out there is more",
 )
 PREDICATES = Cause(
     "our ratio on random predicates differs",
-    tried="2,048 cells with four predicates for each, and 256 cells; two draws",
+    tried="2,048 cells with four predicates per cell, and 256 cells; two draws",
 )
 NEWTON = Cause(
-    "Newton's method finds the weights in a handful of factorisations, which leaves little to save",
-    tested="figure 4: the whole mechanism takes 0.1 to 2 times the time of its variants",
+    "Newton's method finds the weights in a few factorisations, so the variants have little time to save",
+    tested="figure 4: the full mechanism takes 0.1 to 2 times as long as its variants",
 )
 
 # The gap that a certificate claims by default; errors are roots of what it speaks of.
@@ -181,7 +182,7 @@ def nearly_best(ours: Sequence[float], claim: str, of_what: str, *, is_sound: bo
         lambda ours: is_sound and max(ours) <= 1 + SOLVER,
         lambda ours: f"the certified optimum has {of_what}",
         is_better=lambda ours: is_sound and max(ours) <= 1 + SOLVER and min(ours) < 1 - GAINED,
-        why="leastnoise searches all strategies, and proves its optimum",
+        why="leastnoise searches over all strategies and certifies the optimum",
         evidence="certified",
     )
 

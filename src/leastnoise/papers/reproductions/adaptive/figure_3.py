@@ -175,7 +175,8 @@ def _fourier_is_datacube(found: Sequence[ErrorRatios]) -> str:
     equal = sum(math.isclose(pair, 1, rel_tol=1e-5) for pair in pairs)
     return (
         f"Fourier and DataCube have the same error on {equal} of {len(pairs)} workloads, in total variance "
-        "the number of marginals times their rank, as all marginals are measured and used by least squares"
+        "the number of marginals times their rank, because both measure all marginals and combine them by "
+        "least squares"
     )
 
 
@@ -206,11 +207,11 @@ _DRAWS = {
     "three draws.",
 }
 _TABLE_NOTES = (
-    "US Census is a stand-in: 15 million people spread unevenly from a fixed seed; Adult is adult.data where "
-    "given, counted, not weighed by fnlwgt.",
+    "US Census is a synthetic substitute: 15 million people spread unevenly from a fixed seed; Adult is "
+    "adult.data where available, as counts not weighted by fnlwgt.",
     "A relative error is E|noise| / max(answer, 0.1 % of the people), the mean over all queries.",
     "Eigen-Design and leastnoise minimise the variances of rows scaled to length 1 (section 3.4).",
-    "Noise is in proportion to 1/ε for every method, so that its factors are the same at every ε.",
+    "Noise is proportional to 1/ε for every method, so the ratios are the same at every ε.",
 )
 
 _ERRORS = Drawing(

@@ -81,7 +81,7 @@ def checks_4(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
                 known.number(workload=workload, method=method),
                 None if ratio is None else 100 * (ratio - 1),
                 is_lower_better=True,
-                why=f"at {n_cells(shape):,} cells, weights solved to the end" if shape else "",
+                why=f"at {n_cells(shape):,} cells, weights solved to convergence" if shape else "",
             )
             if ratio is not None:
                 over[workload, method] = ratio
@@ -90,7 +90,7 @@ def checks_4(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         known.says["within"],
         lambda over: max(over.values()) <= known.limits["within"],
         lambda over: f"at most {100 * (max(over.values()) - 1):.1f} % over the bound",
-        why="6 % of fewer eigenvectors hold less of the workload",
+        why="with fewer eigenvectors, 6 % of them capture less of the workload",
     )
     yield _which_is_better(over, known.says["which"])
     yield statement_about(
@@ -199,7 +199,7 @@ def checks_5(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
             f"{known.says['ranges']} ({basis})",
             known.number(basis=basis),
             _over_eigen_queries(rows, "all ranges", basis),
-            why="the number of cells is not printed",
+            why="the paper does not print the number of cells",
         )
     yield statement_about(
         _over_eigen_queries_of_all(rows, "2-way marginals"),
@@ -227,7 +227,7 @@ def checks_5(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         known.says["equivalent"],
         lambda moved: all(abs(ratio - 1) < 10 * SOLVER for ratio in moved),
         lambda moved: f"they differ by at most {max(abs(ratio - 1) for ratio in moved):.1e}",
-        why="eigenvectors of equal eigenvalues are not unique, nor is what is completed",
+        why="eigenvectors of equal eigenvalues are not unique, and neither is the column completion",
     )
     ours = [
         mine / eigen
@@ -278,13 +278,14 @@ FIGURE_4 = Reproduction(
         names={"leastnoise": "ours"},
     ),
     (
-        "Marginals are taken as the two-way ones, of binary attributes: the text says that 6 % of the "
-        "eigenvectors are as good as all of them, and as many span two-way marginals. Marginals of every "
-        "order were tried first: there principal vectors are worse than separation, and "
-        "more than 12 % over the bound.",
-        "Checked is the largest domain run; on smaller ones principal vectors are further from the bound.",
-        "The whole mechanism is run up to 4,096 cells; the two variants and leastnoise at 8,192 too.",
-        "Seconds are of one core on this machine; only their ratios are compared.",
+        "We take the two-way marginals of binary attributes: the text says that 6 % of the "
+        "eigenvectors are as good as all of them, and that many span the two-way marginals. We first tried "
+        "marginals of every order: there principal vectors are worse than separation, and more than 12 % "
+        "over the bound.",
+        "The checks use the largest domain run; on smaller ones principal vectors are further from the "
+        "bound.",
+        "The full mechanism runs up to 4,096 cells; the two variants and leastnoise also run at 8,192.",
+        "Times are seconds on one core of this machine; only their ratios are compared.",
     ),
 )
 FIGURE_5 = Reproduction(
@@ -295,7 +296,8 @@ FIGURE_5 = Reproduction(
     Drawing("workload", "error", "value", y_title="root mean square error", names={"leastnoise": "ours"}),
     (
         "Ranges are over 2,048 cells in a row, marginals over 8x16x16; one permutation each.",
-        "Checked is the largest domain run; on smaller ones a permutation costs other design queries less.",
-        "Columns are completed whatever the design queries (Program 2, steps 4 and 5).",
+        "The checks use the largest domain run; on smaller ones a permutation costs other design queries "
+        "less.",
+        "Columns are completed for all three sets of design queries (Program 2, steps 4 and 5).",
     ),
 )

@@ -257,7 +257,8 @@ TABLE_2 = Reproduction(
         "Range marginals and predicates are over 8x16x16 cells, the others over 2,048 in a row.",
         "Permuted ranges are planned through a triangle with the same Gram matrix (proposition 6).",
         "Four predicates are drawn for every cell, each holding for half of the cells.",
-        "US Census is a stand-in from a fixed seed; in a row, its last attribute runs fastest.",
+        "US Census is a synthetic substitute from a fixed seed; in one row, its last attribute varies "
+        "fastest.",
         f"A relative error is E|noise| / max(answer, {SANITY:.1%} of the people), the mean over all queries.",
         "A quick run takes the smaller shapes, and 2,048 cells where methods are quick.",
     ),

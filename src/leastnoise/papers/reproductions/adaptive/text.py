@@ -80,12 +80,12 @@ def tasks_example(setting: Setting) -> list[Task]:
 
 OUTLIER = Cause(
     "the printed error of the identity is on a different scale from the others",
-    tested="workload and wavelet share one scale to five digits; the identity's number is 0.07 % above it, "
-    "and on its scale neither of the two is reached",
+    tested="the errors of workload and wavelet agree on one scale to five digits; the identity's is 0.07 % "
+    "above it, and the scale it implies reproduces neither of the other two",
 )
 BOUND_DIGIT = Cause(
     "the printed bound is 0.05 % lower",
-    tried="the scale of workload and wavelet (29.19) and the identity's (29.21)",
+    tried="the scale that workload and wavelet imply (29.19) and the one that the identity implies (29.21)",
 )
 
 
@@ -104,7 +104,7 @@ def checks_example(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
             known.number(method=method),
             scaled("error", method),
             is_lower_better=method == "eigen",
-            why="Program 1 solved to the end, columns completed" if method == "eigen" else "",
+            why="Program 1 solved to convergence, columns completed" if method == "eigen" else "",
             cause=OUTLIER,
         )
     bound, eigen = (scaled(column, "eigen") for column in ("lower_bound", "error"))
@@ -125,7 +125,7 @@ def _near(
         is_optimum,
         f"the optimum is {optimum:.3f}, and {proved:.3f} is proved",
         is_better=is_optimum and optimum < eigen * (1 - SOLVER),
-        why="leastnoise searches all strategies, and proves its optimum",
+        why="leastnoise searches over all strategies and certifies the optimum",
         evidence="certified",
     )
 
@@ -264,8 +264,8 @@ def _unmoved(claim: str, found: Sequence[tuple[float, str]]) -> Check:
         claim,
         lambda found: max(found)[0] <= 10 * SOLVER,
         lambda found: f"errors differ by at most {max(found)[0]:.1e}, for {max(found)[1]}",
-        why="eigenvectors of equal eigenvalues are not unique; the weights that are best before columns are "
-        "completed depend on which are taken, and so does the error",
+        why="eigenvectors of equal eigenvalues are not unique; the best weights before column completion, "
+        "and hence the error, depend on which ones are used",
     )
 
 
@@ -385,7 +385,7 @@ def checks_section_3_5(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
         lambda ours: max(ours) <= 1 + SOLVER,
         lambda ours: f"leastnoise has {least_to_largest(ours)} of the error of the best weights",
         is_better=lambda ours: max(ours) <= 1 + SOLVER and min(ours) < 1 - GAINED,
-        why="several bases are weighed and the best refined row by row; no optimum is proved there",
+        why="leastnoise weights several bases and refines the best row by row; it proves no optimum here",
     )
 
 
@@ -405,7 +405,7 @@ EXAMPLE_4 = Reproduction(
         "The printed errors are in units near √(8 log₂(2/δ))/ε at ε = 0.5 and δ = 0.0001, which is not the "
         "P(ε, δ) of the paper's proposition 4; the checks are on the scale that the workload's error "
         "implies.",
-        "The workload itself is measured without least squares afterwards.",
+        "The workload itself is measured without a least-squares step afterwards.",
     ),
 )
 SECTION_3_4 = Reproduction(
@@ -437,10 +437,11 @@ SECTION_3_5 = Reproduction(
     ),
     (
         "Laplace noise; ranges over three attributes, and over one beside them, random ones in three draws.",
-        "Three attributes are the number, of one to four tried, whose gains are the printed ones: fewer gain "
-        "less, more gain more. The rows over one attribute are shown and not checked.",
+        "Of one to four attributes tried, three give the printed gains: fewer gain less, more gain more. The "
+        "rows over one attribute are shown but not checked.",
         "Low-order marginals are those of at most 3 of all binary attributes; fewer than ten of them "
         "gain less than is printed.",
-        "leastnoise is what `design` takes under pure privacy, with a time limit; its bound is weak there.",
+        "leastnoise is the plan that `design` chooses under pure privacy, with a time limit; its bound is "
+        "weak there.",
     ),
 )

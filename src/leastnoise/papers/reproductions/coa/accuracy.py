@@ -395,7 +395,8 @@ ACCURACY: tuple[Reproduction, ...] = (
         _rank_checks,
         Drawing("share", "error", "method", log="y", x_title="rank s / min(m, n)", names=DRAWN_NAMES),
         (
-            "Figure 10 of the KDD version too. Its panels are data sets, on which the error does not depend.",
+            "Figure 10 of the KDD version too. Its panels are data sets, and the error does not depend on "
+            "the data.",
             *NOTES,
             _QUICK,
             _CUT,

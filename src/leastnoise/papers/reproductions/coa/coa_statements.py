@@ -339,7 +339,7 @@ STATEMENTS: tuple[Reproduction, ...] = (
         why={
             "hessian": "H has two terms, each up to λₙ(V)/λ₁³(X): C₄ lacks a factor of 2, which shows where "
             "C₁ is tight, as for one cell",
-            "gradient": "G is negative definite; the bounds are those of −G",
+            "gradient": "G is negative definite; the printed bounds are those of −G",
         },
     ),
     statement_reproduction(
@@ -355,24 +355,24 @@ STATEMENTS: tuple[Reproduction, ...] = (
         lemma_9,
         _SIZES,
         "At 0.999 of the constant, σ = 0.25, exact directions; F(X + αD) − F(X) is computed without "
-        "cancellation, as α is as small as 1e-15. " + _INSTANCES,
+        "cancellation, because α can be as small as 1e-15. " + _INSTANCES,
     ),
     statement_reproduction(
         "coa/lemma-10",
         "the full step near the optimum",
         lemma_10,
         _SIZES,
-        "The lemma's own distances lie below rounding (1e-15 and less). Checked at distances of 1e-3 and "
-        "1e-5, far outside them, so that what is found is more than it says. " + _INSTANCES,
+        "The lemma's own distances lie below rounding (1e-15 and less). We check distances of 1e-3 and "
+        "1e-5, far outside them, so the result is stronger than the lemma. " + _INSTANCES,
     ),
     statement_reproduction(
         "coa/theorem-2",
         "linear convergence",
         theorem_2,
         {2: 0.2, 4: 0.3, 8: 0.6},
-        "Every step must leave less than the whole of F − F*. Gaps are sums of what the steps gain, "
-        "down to 1e-24 of F; the rate of the proof is not computed, and the listing's rule that ends it is "
-        "left out. " + _INSTANCES,
+        "Every step must reduce F − F*. Gaps are sums of the decreases per "
+        "step, down to 1e-24 of F; the rate of the proof is not computed, and the listing's stopping rule "
+        "is left out. " + _INSTANCES,
     ),
     statement_reproduction(
         "coa/theorem-3",
@@ -380,7 +380,7 @@ STATEMENTS: tuple[Reproduction, ...] = (
         theorem_3,
         {4: 0.3, 8: 0.6, 12: 2.0},
         "The order of convergence of F − F* over the last three steps above rounding must be 1.7 or more; "
-        "gaps are sums of what the steps gain, down to 1e-24 of F. " + _INSTANCES,
+        "gaps are sums of the decreases per step, down to 1e-24 of F. " + _INSTANCES,
         why={
             "printed": "the listing takes five conjugate gradient steps, so its directions are inexact and "
             "convergence is linear"

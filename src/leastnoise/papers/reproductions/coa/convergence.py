@@ -223,7 +223,7 @@ CONVERGENCE = Reproduction(
         "The objective includes θ, the error does not. The optimality measure is ‖G‖_F, as the text says; "
         "the listing prints the length of its direction under that name. Off the diagonal G vanishes at "
         "the optimum.",
-        "The panels of the figure are data sets, on which the error of linear noise does not depend: the "
-        "test error is the mean of 20 simulated executions, in real arithmetic, and stands for all four.",
+        "The panels of the figure are data sets, and the error does not depend on the data: the test "
+        "error is the mean of 20 simulated executions, in real arithmetic, and applies to all four.",
     ),
 )

@@ -146,12 +146,12 @@ def _over(rows: Sequence[Row], by: str, along: str, dawa_as: str = "dawa") -> Ra
 
 
 MERGES = Cause(
-    "on the random tables DAWA merges five cells and more into a bucket, as a variance of 10 between cells "
-    "is far below its own noise, 2/ε² = 200; the paper's noise for COA is 2 ln(2/δ)/ε², above 1,000",
-    tested="buckets counted in five runs on each random table: 1 to 16 of 64 cells, 20 to 47 of 256",
+    "on the random tables DAWA merges five or more cells into a bucket, because a variance of 10 between "
+    "cells is far below its own noise, 2/ε² = 200; the paper's noise for COA is 2 ln(2/δ)/ε², above 1,000",
+    tested="in five runs on each random table it formed 1 to 16 buckets from 64 cells and 20 to 47 from 256",
 )
 STOOD_IN = Cause(
-    "DAWA is ahead of COA on the stand-ins of tables that are not public",
+    "DAWA has less error than COA on our substitutes for tables that are not public",
     tried="DAWA with a private partition, and with that of the authors' public program",
 )
 _EXACT = "the least noise that the exact curve allows, on the optimal strategy"
@@ -239,15 +239,15 @@ _NOTES = (
     "= 0.1, δ = 0. It is the library's own, whose partition adds the noise that a proof needs.",
     "'dawa, published' has the partition of the authors' public program, simulated likewise. It adds half "
     "the noise, none to single cells, and is not ε-private: four equal cells stay single exp(2.6 ε₁) times "
-    "as often with one record more. What the paper claims of DAWA is checked for both.",
-    "The three random tables are rounded to whole numbers and moved up by a constant, on which DAWA's "
-    "errors do not depend; the paper's have both signs and fractions, which no count has.",
-    "Search Log, Net Trace and Social Network are not public: they are seeded stand-ins, see the column "
-    "source. UCI Adult is a histogram of the final weight, from adult.data where it is given, else "
-    "log-normal.",
+    "as often with one record more. The paper's claims about DAWA are checked for both.",
+    "The three random tables are rounded to whole numbers and shifted up by a constant, which does not "
+    "affect DAWA's errors; the paper's have both signs and fractions, which no count has.",
+    "Search Log, Net Trace and Social Network are not public: we use synthetic substitutes with fixed "
+    "seeds (see the column source). UCI Adult is a histogram of the final weight, from adult.data where it "
+    "is given, else log-normal.",
     "COA has the paper's noise, σ² = 2 ln(2/δ)/ε². 'dense, exact noise' is the certified optimum with the "
     "least that the exact curve allows.",
-    "DAWA takes 4,096 cells here, so that 8,192 are left out.",
+    "DAWA takes at most 4,096 cells here, so 8,192 are left out.",
 )
 
 

@@ -23,7 +23,7 @@ SHRINKS = Cause(
 )
 UNBOUNDED = Cause(
     "without a limit on X program (19) has infimum 0",
-    tested="solved as printed it comes to 0; with diag X ≤ 1 to the Gaussian optimum",
+    tested="solved as printed, its value is 0; with diag X ≤ 1 it is the Gaussian optimum",
 )
 
 # Interior points stop at about this share of the value.
@@ -238,7 +238,7 @@ THEORY: tuple[Reproduction, ...] = (
         Drawing("n", "over_bound", "method", panel="workload", y_title="over the proved bound"),
         (
             "Full version only. Solved by Clarabel through CVXPY, with W and Wᵀ exchanged, as the Schur "
-            "complement needs; 48 cells are the most it holds. (19) is solved up to 16 cells.",
+            "complement needs; it handles at most 48 cells. (19) is solved up to 16 cells.",
             "Total variance at profile 1, no noise scale.",
         ),
     ),

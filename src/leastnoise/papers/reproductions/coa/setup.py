@@ -70,40 +70,41 @@ _RUN_ON_STEPS = 600
 
 ENDS_EARLY = Cause(
     "the listing stops after 30 steps and keeps θ = 1e-3 in its objective",
-    tested="COA run on until a step gains less than 1e-5 (up to 600 steps) and the homotopy, whose θ falls "
-    "to 1e-10, stand beside it. Over 512 cells, 1,024 queries of WRange: 69 % above the bound after 30 "
-    "steps, 0.5 % when run on, 0.01 % by homotopy",
+    tested="we also ran COA until a step gained less than 1e-5 (up to 600 steps), and the homotopy, which "
+    "lowers θ to 1e-10. With 1,024 queries of WRange over 512 cells, COA is 69 % above the bound after 30 "
+    "steps and 0.5 % when it runs on; the homotopy is 0.01 % above",
 )
 STAGES = Cause(
     "the stages of the homotopy stop after 30 steps, as COA does",
-    tested="where queries are few COA needs more: 128 to 600 steps for 32 queries over 512 cells, see COA, "
-    "run on",
+    tested="with few queries COA needs more steps: 128 to 600 for 32 queries over 512 cells (see "
+    "COA, run on)",
 )
 IMPOSSIBLE = Cause(
-    "no strategy can gain that much over it", tested="the certified optimum, computed beside it, does not"
+    "no strategy can improve on it by that much", tested="the certified optimum of the same workload does not"
 )
 NEAR_OPTIMUM = Cause(
     "AM's strategy is so close to the optimum that nothing can be much better",
-    tested="the optimum is proved for every workload: AM is 1 to 32 % above it",
+    tested="the optimum is certified for every workload, and AM is 1 to 32 % above it",
 )
 WITHOUT_ORDER = Cause(
     "normal coefficients have no order that a tree or a wavelet could exploit",
-    tested="figure 9: WM has 3.34 to 3.35 and HM 6.10 to 6.11 times the error of GM for every m: the "
-    "number of cells alone decides",
+    tested="figure 9: WM has 3.34 to 3.35 and HM 6.10 to 6.11 times the error of GM for every m, so "
+    "only the number of cells matters",
 )
 STABLE = Cause(
     "AM and ESM stay some way above the optimum",
     tried="eight numbers of cells, three draws of each up to 128",
 )
 GRADIENT = Cause(
-    "the algorithm takes a step because it lowers the objective; the length of the gradient may grow",
-    tested="figure 1: the objective falls at every step of all four runs, the length grows at 7 to 11 of 30",
+    "the line search accepts a step because it lowers the objective; the gradient norm may grow",
+    tested="figure 1: the objective falls at every step of all four runs; the gradient norm grows at 7 to "
+    "11 of 30 steps",
 )
 LOST_RANK = Cause(
-    "with as many queries as cells the first start of LRM loses the rank of W, and the next, with ten "
-    "times the penalty, ends short of the optimum",
-    tested="at m = 512 alone a start loses rank, and there alone LRM is beaten; over 128 cells ten times the "
-    "penalty raises its error by 10 % on WRange and by 22 % on WDiscrete",
+    "with as many queries as cells, LRM's first start loses the rank of W, and the next, with ten "
+    "times the penalty, stops short of the optimum",
+    tested="only at m = 512 does a start lose rank, and only there is LRM beaten; over 128 cells, ten times "
+    "the penalty raises its error by 10 % on WRange and by 22 % on WDiscrete",
 )
 SLOW_ESM = Cause(
     "with few queries, ESM is still far from the optimum after its 200 steps",
@@ -111,19 +112,19 @@ SLOW_ESM = Cause(
     "not 2.2",
 )
 OWN_RULE = Cause(
-    "LRM's own stopping rule, ‖W − BL‖_F ≤ 0.01, ends it sooner",
-    tested="figure 12: that rule ended every run judged, see the column ended",
+    "LRM's own stopping rule, ‖W − BL‖_F ≤ 0.01, stops it sooner",
+    tested="figure 12: that rule stopped every run we checked (see the column ended)",
 )
 ON_GPU_ONLY = Cause(
     "COA is not slower than LRM over 8,192 cells",
-    tried="one GPU; on two cores of a processor, as in the paper, either takes hours",
+    tried="one GPU; on two CPU cores, as in the paper, either method takes hours",
 )
 
 NOTES = (
     "Errors are variances per query, ‖W A⁺‖_F² σ²/m with the paper's σ = √(2 ln(2/δ))/ε: what its average "
     "over 20 executions estimates. They do not depend on the data, so no data set is needed.",
-    "GM is noise on data (method identity); noise on the queries stands beside it as method workload, which "
-    "takes whole coefficients alone and so leaves WRelated out.",
+    "GM is noise on data (method identity); noise on the queries is shown beside it as method workload, "
+    "which takes only integer coefficients and so leaves out WRelated.",
     "WDiscrete has 1 with probability 0.02 and −1 otherwise, WRelated a rank of half of min(m, n): the "
     "defaults of the low-rank paper, to whose settings section 5 refers.",
     "WMarginal draws from all two-way marginals of three attributes whose sizes are powers of two, as equal "

@@ -200,9 +200,9 @@ def _cells_checks(known: Printed, rows: Sequence[Row]) -> Iterator[Check]:
 
 
 _TIME_NOTES = (
-    "Times are processor seconds of one core, from the queries to the last iterate; above 4,096 cells wall "
-    "seconds of one GPU, compared with each other alone. Ours (dense) include rounding to integers and the "
-    "proof. Only ratios and growth are checked.",
+    "Times are CPU seconds on one core, from the queries to the last iterate; above 4,096 cells they are "
+    "wall-clock seconds on one GPU, compared only with each other. Ours (dense) include rounding to "
+    "integers and the proof. Only ratios and growth are checked.",
     f"ESM and LRM are cut off after {_LIMIT:g} s, {2 * _LIMIT:g} s on a GPU; COA, and LRM at {_LONG:,} "
     f"cells, after {_LONG_LIMIT:g} s.",
     "LRM runs on W as printed, from one random start, with r = 1.2 times the rank and γ = 0.01.",

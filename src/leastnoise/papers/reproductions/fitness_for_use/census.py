@@ -41,12 +41,12 @@ RUNS = (("prefixes", 1e-3), ("prefixes", 1e-4))
 SLIPS = Cause(
     "two mistakes in the authors' first public program: its prefixes are suffixes, which puts the "
     "target of [0, 17] on the last 18 ages, and its queries over [18, 115] are zero",
-    tested="table 9: with both slips HM is 18.55 as printed where GM is 22.02, and CA 5.31 (printed 5.30)",
+    tested="table 9: with both mistakes HM is 18.55 as printed where GM is 22.02, and CA 5.31 (printed 5.30)",
 )
 LAST_DIGIT = Cause(
     "the result depends on where COA stops",
     tested="table 9: 5.307 after its 30 steps, 4.76 at the certified optimum of the total variance, which "
-    "it seeks",
+    "COA minimises",
 )
 
 
@@ -286,7 +286,7 @@ CENSUS_9 = Reproduction(
     ),
     notes=(
         "Both readings are computed: the queries as the text has them, and as the authors' first public "
-        "program has them, with two slips. The printed row belongs to the second.",
+        "program has them, with two mistakes. The printed row matches the second.",
         _GM_NOTE,
         _HM_NOTE,
         _SMII_NOTE,

@@ -32,7 +32,7 @@ TIMED = (2, 4, 8, 16)
 SLOWER = Cause(
     "our gradient descent takes less time than theirs",
     tried="steps halved until they descend enough, as Algorithm 3 does for Newton's, with t raised as SM-II "
-    "raises it; how theirs chooses its steps is not said",
+    "raises it; the paper does not say how theirs chooses its steps",
 )
 
 T = TypeVar("T")
@@ -232,9 +232,9 @@ CHOICES = (
             names={"certified": "ours, certified"},
         ),
         notes=(
-            "Times are processor time, the least of three runs, of the search alone.",
-            "The paper does not say how its gradient descent chooses steps or when it stops: here by the "
-            "rules that it prints for SM-II.",
+            "Times are CPU times of the search alone, the shortest of three runs.",
+            "The paper does not say how its gradient descent chooses steps or when it stops; ours follows "
+            "the rules that the paper prints for SM-II.",
         ),
     ),
 )

@@ -309,7 +309,7 @@ STATEMENTS: tuple[Reproduction, ...] = (
         theorem_3,
         {2: 1.5},
         "Two answers: the integral that defines δ is summed over a grid of 601² points, to 1e-5, for one "
-        "pair of neighbours; that the worst pair counts is not checked.",
+        "pair of neighbours; we do not check that this pair is the worst.",
     ),
     statement_reproduction(
         "fitness-for-use/theorem-4",
@@ -323,7 +323,7 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "one solution for both problems",
         theorem_5,
         _SEARCHED,
-        "Both optima are certified, each by a search of its own. " + _INSTANCES,
+        "Each optimum is certified by its own search. " + _INSTANCES,
     ),
     statement_reproduction(
         "fitness-for-use/theorem-8",

@@ -50,7 +50,7 @@ FAIR = 0.5
 
 FAIR_COIN = Cause(
     "the authors' program draws a fair coin, because it passes the probability as a different parameter",
-    tested="tables 7 and 8 with a fair coin, beside: no check differs",
+    tested="tables 7 and 8, computed again with a fair coin: no check differs",
 )
 
 _OTHER_TREE = "HM, other height"
@@ -229,25 +229,26 @@ def _span(method: str, means: Mapping[int, float]) -> str:
 
 
 _COMMON_NOTES = (
-    "The printed ratios have the authors' SM-II for their unit; ours have the certified optimum of the draw, "
-    "and SM-II as well for the first draw. Where theirs ended above the optimum, theirs are lower.",
-    "Beside a mean of several draws, a printed number may lie off by the 99 % prediction interval for one "
-    "draw, from the spread that was measured. With random targets this is wide, up to half of the number "
+    "The printed ratios are relative to the authors' SM-II; ours are relative to the certified optimum of "
+    "the draw, and for the first draw also to SM-II. Where their SM-II stopped above the optimum, their "
+    "ratios are lower.",
+    "Against a mean of several draws, a printed number may differ by the 99 % prediction interval for one "
+    "draw, computed from the measured spread. With random targets this is wide, up to half of the number "
     "or more: reached then says little, and the interval is printed with the claim.",
     "GM is noise on cells, whose ratios are near the printed ones; the text speaks of noise on queries, "
-    "which stands beside it. CA is COA as printed, all queries with "
-    "weight 1; 'least total, certified' is the optimum that it seeks.",
+    "which is shown beside it. CA is COA as printed, all queries with "
+    "weight 1; 'least total, certified' is the certified optimum of its objective.",
 )
 _TREE_NOTE = (
     "The paper does not describe HM's tree. Qardaji's formula takes the root and the cells alone at d = 64 "
     "and 128, and three levels beyond; among trees of two levels or more it takes three levels throughout. "
     "The first comes nearest to the printed numbers of Tables 7 and 8, the second to those of Tables 5 and "
     "6, for which about thirty trees were compared with the print at each of d = 64, 128 and 512. So each "
-    "table has the tree that fits it, and the other stands beside it as 'HM, other height'."
+    "table has the tree that fits it, and the other is shown beside it as 'HM, other height'."
 )
 _COIN_NOTE = (
-    "The text sets entries to 1 with probability 0.2; the authors' public program draws a fair coin. Both "
-    "are computed and both are compared. Table 7 tells the two apart; the draws of Table 8 hardly do."
+    "The text sets entries to 1 with probability 0.2; the authors' public program draws a fair coin. We "
+    "compute and compare both. Table 7 distinguishes the two; the draws of Table 8 hardly do."
 )
 
 
@@ -261,7 +262,7 @@ _MORE_NOTES = {
     "5": (),
     "6": (),
     "7": (_COIN_NOTE,),
-    "8": (_COIN_NOTE, "The important tenth of the queries is rounded to whole ones."),
+    "8": (_COIN_NOTE, "The number of important queries, one tenth, is rounded to a whole number."),
 }
 
 RANDOM = tuple(

@@ -199,7 +199,7 @@ def _covariance(plan: Plan) -> Iterator[Row]:
 
 CUT_DIGIT = Cause(
     "the printed number is truncated to two digits",
-    tested="computed here, it is the closed form (1 + 1/√5)·3/4 = 1.0854, which rounds to 1.09",
+    tested="the closed form, computed here, is (1 + 1/√5)·3/4 = 1.0854, which rounds to 1.09",
 )
 
 

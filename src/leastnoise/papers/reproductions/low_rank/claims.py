@@ -70,7 +70,7 @@ ON_CELLS = Cause(
 )
 PROVED = Cause(
     "no strategy with Laplace noise can achieve that",
-    tested="a bound on all of them is proved at the paper's size",
+    tested="a lower bound for all such strategies is proved at the paper's size",
 )
 NEARLY = Cause(
     "LRM is ahead by less than the paper says",
@@ -89,11 +89,12 @@ SCHEDULE = Cause(
 )
 BOUND_GROWS = Cause(
     "the rank of W stops growing at n = m, but the least possible error does not",
-    tested="figure 4: the proved bound grows by 55 % from 512 to 8,192 cells, more than the half allowed for",
+    tested="figure 4: the proved bound grows by 55 % from 512 to 8,192 cells, more than the 50 % that the "
+    "check allows",
 )
 DRAW = Cause(
     "at 512 cells the result depends on the random draw of the ranges",
-    tested="20 draws: LM has 0.87 to 1.05 times the error of HM, more than it in 4 of them",
+    tested="20 draws: LM has 0.87 to 1.05 times the error of HM, and more than HM in 4 of the 20",
 )
 NO_ORDER = Cause(
     "normal coefficients have no order that a tree or a wavelet could exploit, so HM and WM are worse"

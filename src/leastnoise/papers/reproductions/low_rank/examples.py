@@ -224,7 +224,7 @@ EXAMPLES_1_2 = (
         (
             "The strategy that the paper calls optimal, and a better one, are worked out by Lemma 1.",
             "The bound is that of Gaussian noise, doubled; for Laplace noise it is weak, and whether less "
-            "than 38 can be had is open.",
+            "than 38 is possible is an open question.",
         ),
     ),
 )

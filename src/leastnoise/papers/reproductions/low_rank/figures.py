@@ -177,15 +177,16 @@ def figure_9(setting: Setting) -> Sequence[Task]:
 
 
 _NOTES = (
-    "Errors are expected squared errors per query at epsilon 0.1, worked out and not sampled; the paper "
-    "averages 20 runs of noise on data that its mechanisms do not depend on.",
+    "Errors are expected squared errors per query at epsilon 0.1, computed exactly, not sampled; the "
+    "paper averages 20 runs of noise on data, which do not affect the error.",
     "LM is noise on every cell: only that is linear in n, as the text says of all mechanisms but LRM. NOQ, "
     "noise on every query, is shown beside it.",
     "LRM answers without bias: what W − BL misses is added to L before it is measured; gamma 0.01, r 1.2 "
     "times the rank, as in Table 1.",
     "WM and HM are followed by least squares. Above 1,024 cells both come from Haar coefficients of the "
     "queries: the wavelets are eigenvectors of their Gram matrices.",
-    "leastnoise is what design() takes up to 4,096 cells; beyond, it has no search for Laplace noise.",
+    "leastnoise is the plan that design() chooses, up to 4,096 cells; beyond, it has no search for Laplace "
+    "noise.",
     "The bound is proved for all Laplace noise on all rows through L2 sensitivity; it is weak for L1.",
     "LRM, n rows: with as many rows as cells, up to 64, to see whether it finds noise on every cell.",
     "The quick size divides m and n by 16 for mechanisms that search, and what is said of LRM is about that "

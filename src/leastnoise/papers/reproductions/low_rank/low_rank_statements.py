@@ -183,8 +183,8 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "an upper bound by the singular values",
         lemma_3_shares,
         {1: 0.1, 3: 0.1, 6: 0.1},
-        "The optimum is not known: the better of the proof's decomposition and noise on data stands in for "
-        "it, so that a failure counts only for one query over one cell, where 2/ε² is the optimum.",
+        "The optimum is not known: the better of the proof's decomposition and noise on data replaces it, "
+        "so a failure counts only for one query over one cell, where 2/ε² is the optimum.",
         why={
             "printed": "Lemma 1 has a factor of 2 that Lemma 3 lacks: one cell costs 2/ε², "
             "but the paper says 1/ε²"
@@ -200,8 +200,8 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "the total of n² cells.",
         why={
             "wide": "the projection of a larger ball is not a unit ball: its columns are shorter than 1",
-            "total": "the total of n cells costs 2/ε² whatever n is, and the bound grows as 4n/ε²: no "
-            "constant saves it where there are more cells than the rank",
+            "total": "the total of n cells costs 2/ε² whatever n is, and the bound grows as 4n/ε²: with "
+            "more cells than the rank it fails for every constant",
         },
     ),
     statement_reproduction(
@@ -209,10 +209,10 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "how far the upper bound is from the lower",
         theorem_2,
         {6: 0.1, 12: 0.1, 48: 0.1},
-        "Random singular values with C up to 100. What the factor says of mechanisms rests on Lemma 4.",
+        "Random singular values with C up to 100. Its meaning for mechanisms rests on Lemma 4.",
         why={
-            "printed": "C^2r stands where the proof has C² r: for equal singular values it would be a "
-            "constant, and the factor grows with the rank"
+            "printed": "the theorem prints C^2r where the proof has C² r: for equal singular values "
+            "C^2r is a constant, but the factor grows with the rank"
         },
     ),
     statement_reproduction(
@@ -224,8 +224,8 @@ STATEMENTS: tuple[Reproduction, ...] = (
         "|tr BᵀB − its end| times β is no larger in the second half of the rounds than in the first; and "
         "three starts end within 1e-3 of one another, as they must where each ends at the optimum.",
         why={
-            "optimum": "Formula (7) is not convex: starts end at different decompositions, and the "
-            "multipliers of the proof bound each only by its own end"
+            "optimum": "Formula (7) is not convex: different starts converge to different "
+            "decompositions, and the multipliers in the proof bound each only by its own limit"
         },
     ),
 )

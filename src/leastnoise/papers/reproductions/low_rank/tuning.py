@@ -54,13 +54,13 @@ _STEP_POWER = 2.0
 
 SETTLING = Cause(
     "with γ = 10, Algorithm 1 stops before B and L have converged",
-    tested="figure 2: the same run, taken on from γ = 10 to 1, halves the error, and to 0.0001 loses a "
-    "tenth more",
+    tested="figure 2: continuing the same run from γ = 10 to 1 halves the error, and continuing to "
+    "0.0001 cuts a tenth more",
 )
 FIRST_ROUNDS = Cause(
     "the first rounds take longest: Algorithm 2 stops sooner once L has converged",
     tested="figure 2, WRelated: the first 101 of 245 rounds take four fifths of the time; the authors take 5 "
-    "steps in every round, so that time goes with rounds",
+    "steps in every round, so their time is proportional to the number of rounds",
 )
 MISSED = Cause(
     "what B L misses of the data within γ adds an error that does not depend on ε",
@@ -294,10 +294,11 @@ _NOTES = (
     "as much, which keeps its share of W (WDiscrete and WRange).",
     "A start of beta 1 that loses the rank of W for good is followed by one with ten times the beta; times "
     "are those of the last start.",
-    "gamma only says when Algorithm 1 ends: one run to the least of them passes through the ends of all.",
-    "With r below the rank, W = B L cannot be reached: 20 rounds from beta 10 are taken.",
+    "gamma only decides when Algorithm 1 stops, so one run to the smallest gamma passes the stopping points "
+    "of all the others.",
+    "With r below the rank, W = B L cannot be reached, so we run 20 rounds from beta 10.",
     "Unbiased: what W − BL misses is added to L before it is measured.",
-    "LM, the plan of design() and the bound depend on neither parameter and are level lines.",
+    "LM, the plan of design() and the bound depend on neither parameter and are horizontal lines.",
 )
 
 TUNING = (

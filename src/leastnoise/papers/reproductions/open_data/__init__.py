@@ -180,7 +180,8 @@ REPRODUCTIONS = (
         _DRAWING,
         (
             *_NOTES,
-            "A record is a year of a person there, and no column says whose: years are what is protected.",
+            "A record there is one year of one person, and no column identifies the person, so the "
+            "guarantee protects single years.",
         ),
     ),
     Reproduction(
