@@ -70,7 +70,7 @@ def disagreement(tables: TableRows, W: Array, seed: int) -> float:
         (tables.weighted_gram(q), (W * q) @ W.T),
         (tables.apply(x), W @ x),
         (tables.columns(index), W[:, index]),
-        (tables.merged().columns(tables.cells.kind), W),
+        (tables.merged.columns(tables.cells.kind), W),
         (np.take_along_axis(W, tables.nonzero()[:, None], 1)[:, 0] != 0, (W != 0).any(axis=1)),
     ]
     return max(float(np.abs(np.subtract(a, b, dtype=float)).max(initial=0)) for a, b in pairs)
@@ -127,7 +127,7 @@ def test_conditions_on_few_attributes_are_quick_and_values_that_nobody_asks_abou
     assert tables is not None and tables.is_quick
     assert disagreement(tables, workload.dense(), 1) <= 1e6 * ROUNDING
     # a >= 1, …, a >= 4 and a <= 1, …, a <= 4 tell at most 0, 1, 2, 3, 4 and the rest apart.
-    assert tables.merged().n_cells <= 6**4 < workload.shape[1]
+    assert tables.merged.n_cells <= 6**4 < workload.shape[1]
     assert tables.cells.counts.sum() == workload.shape[1]
 
 

@@ -83,7 +83,7 @@ class TableRows:
     @cached_property
     def cells(self) -> Cells:
         """The cells that differ in some attribute whose values some row tells apart."""
-        codes = [self._codes(a) for a in range(len(self.axes))]
+        codes = self._codes
         kinds = [int(code.max()) + 1 for code in codes]
         if kinds == list(self.axes):
             return Cells.all_of(self.n_cells)
@@ -95,9 +95,12 @@ class TableRows:
         counts = np.bincount(kind, minlength=len(first))
         return Cells(np.ones(self.n_cells, dtype=bool), first, kind, counts)
 
+    @cached_property
     def merged(self) -> TableRows:
         """The same rows over one cell of each kind, in the order of `cells.first`."""
-        chosen = [np.unique(self._codes(a), return_index=True)[1] for a in range(len(self.axes))]
+        if self.cells.are_all:
+            return self
+        chosen = [np.unique(code, return_index=True)[1] for code in self._codes]
         tables = []
         for table in self.tables:
             entries = table.entries
@@ -117,8 +120,12 @@ class TableRows:
                 tables.append(RowTable(table.places, place[table.rows[is_in]], table.entries[is_in]))
         return TableRows(self.axes, tuple(tables), len(positions))
 
-    def _codes(self, a: int) -> Array:
-        """For each value of an attribute, which of its kinds it is, numbered as they come."""
+    @cached_property
+    def _codes(self) -> list[Array]:
+        """For each value of each attribute, which of its kinds it is, numbered as they come."""
+        return [self._codes_of(a) for a in range(len(self.axes))]
+
+    def _codes_of(self, a: int) -> Array:
         n = self.axes[a]
         slices = [
             np.moveaxis(table.entries, 1 + table.places.index(a), 0).reshape(n, -1)

@@ -115,7 +115,7 @@ class TableColumns(QueryColumns):
 
     def __init__(self, tables: TableRows) -> None:
         self.cells = tables.cells
-        self.tables = tables.merged()
+        self.tables = tables.merged
 
     @classmethod
     def of(cls, queries: Operator) -> TableColumns | None:
