@@ -34,6 +34,7 @@ from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from leastnoise.report import summarize
 from leastnoise.strategy import Strategy
 from support import refuses
+from test_statistics import SeededBits
 from tolerances import CHANCE, ROUNDING
 
 GOALS = [
@@ -45,17 +46,6 @@ GOALS = [
     PureDP(1),
     PureDP(Fraction(1, 3), neighbours="replace-one", records_per_person=2),
 ]
-
-
-class SeededBits:
-    """Repeatable bits from an explicit numpy generator."""
-
-    def __init__(self, seed: int) -> None:
-        self.rng = np.random.default_rng(seed)
-
-    def bits(self, n: int) -> int:
-        n_bytes = (n + 7) // 8
-        return int.from_bytes(self.rng.bytes(n_bytes), "little") >> (8 * n_bytes - n)
 
 
 def ranges(n: int, queries: Any = None) -> ln.Workload:

@@ -54,10 +54,9 @@ from leastnoise.core.decompositions import eigh
 from leastnoise.core.operators import Array
 from leastnoise.papers.noisy_partition import (
     Candidates,
-    charge_option,
     gram_of_buckets,
-    lengths_option,
     noisy_partition,
+    partition_arguments,
     partition_options,
 )
 from leastnoise.planning import (
@@ -70,8 +69,6 @@ from leastnoise.planning import (
     cells_per_attribute,
     design,
     refuse_unless_promising_nothing,
-    share_option,
-    split_budget,
 )
 from leastnoise.privacy import ZCDP, Goal, PureDP, pure_of_mu_squared
 from leastnoise.query import Workload
@@ -236,16 +233,7 @@ def _refuses(request: Request) -> str | None:
 
 
 def _find(request: Request) -> BucketMechanism:
-    part = share_option("partition_share", BUCKETS.option(request, "partition_share"))
-    workload = request.workload
-    return BucketMechanism(
-        request.privacy,
-        split_budget(request.privacy, {"partition": part, "measurement": 1 - part}),
-        lengths_option(BUCKETS.option(request, "lengths"), workload.shape[1]),
-        charge_option(BUCKETS.option(request, "charge")),
-        workload.weighted_gram(request.objective.weights(workload)),
-        request.tol,
-    )
+    return BucketMechanism(*partition_arguments(BUCKETS, request), request.tol)
 
 
 BUCKETS = Method(

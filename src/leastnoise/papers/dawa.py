@@ -56,10 +56,9 @@ from leastnoise.core.operators import (
 )
 from leastnoise.papers.noisy_partition import (
     Candidates,
-    charge_option,
     gram_of_buckets,
-    lengths_option,
     noisy_partition,
+    partition_arguments,
     partition_options,
 )
 from leastnoise.planning import (
@@ -71,8 +70,6 @@ from leastnoise.planning import (
     cells_per_attribute,
     least_scale,
     refuse_unless_pure_total,
-    share_option,
-    split_budget,
 )
 
 MAX_CELLS = 4096
@@ -331,15 +328,7 @@ def _refuses(request: Request) -> str | None:
 
 
 def _find(request: Request) -> Dawa:
-    part = share_option("partition_share", DAWA.option(request, "partition_share"))
-    workload = request.workload
-    return Dawa(
-        request.privacy,
-        split_budget(request.privacy, {"partition": part, "measurement": 1 - part}),
-        lengths_option(DAWA.option(request, "lengths"), workload.shape[1]),
-        charge_option(DAWA.option(request, "charge")),
-        workload.weighted_gram(request.objective.weights(workload)),
-    )
+    return Dawa(*partition_arguments(DAWA, request))
 
 
 DAWA = Method(

@@ -36,7 +36,18 @@ import numpy as np
 
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
-from leastnoise.planning import GRID, DiscreteLaplace, is_one_of, least_scale, shown
+from leastnoise.planning import (
+    GRID,
+    DiscreteLaplace,
+    Method,
+    Request,
+    is_one_of,
+    least_scale,
+    share_option,
+    shown,
+    split_budget,
+)
+from leastnoise.privacy import Goal
 
 # With buckets of every length there are n²/2 of them, and n³/6 counts are looked at.
 MAX_CELLS_ALL_LENGTHS = 512
@@ -160,6 +171,21 @@ def partition_options(share: str) -> dict[str, tuple[Any, str]]:
         "charge": (2, "what a bucket costs beside its own noise, in scales of the noise on its cost"),
         "lengths": ("powers", 'of candidate buckets: "powers" of two, or "all"'),
     }
+
+
+def partition_arguments(
+    method: Method, request: Request
+) -> tuple[Goal, dict[str, Fraction], tuple[int, ...], Fraction, Array]:
+    """The goal, the budgets of both stages, the lengths and charge of buckets, and the Gram matrix asked."""
+    part = share_option("partition_share", method.option(request, "partition_share"))
+    workload = request.workload
+    return (
+        request.privacy,
+        split_budget(request.privacy, {"partition": part, "measurement": 1 - part}),
+        lengths_option(method.option(request, "lengths"), workload.shape[1]),
+        charge_option(method.option(request, "charge")),
+        workload.weighted_gram(request.objective.weights(workload)),
+    )
 
 
 def charge_option(given: Any) -> Fraction:
