@@ -1527,3 +1527,18 @@ def test_a_spark_session_stopped_half_way_leaves_nothing(spark: Any, caplog: Any
     session.createDataFrame([("b",)], "x string").createOrReplaceTempView(held)
     assert data.vector().tolist() == [0, 1]
     session.stop()
+
+
+def test_one_record_does_not_move_those_that_are_no_number(tmp_path):
+    """DuckDB dropped comparisons that a file's statistics, without NaN, made superfluous."""
+    import pyarrow
+    import pyarrow.parquet
+
+    incomes = [5.0 * k for k in range(700)] + [math.nan] * 300
+    schema = Schema(v=Bins([0, 2000, 4000]))
+    found = []
+    for k, more in enumerate(([], [5000.0])):
+        path = tmp_path / f"{k}.parquet"
+        pyarrow.parquet.write_table(pyarrow.table({"v": incomes + more}), path)
+        found.append(vectorize(path, schema).vector().tolist())
+    assert found == [[400, 300], [400, 300]]

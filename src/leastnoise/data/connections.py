@@ -9,13 +9,16 @@ DuckDB       a file that was closed is opened again
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple, TypeVar
 
 from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError
 
 _T = TypeVar("_T")
+
+# The optimiser of DuckDB that judges values by what a table's statistics say of all of them.
+STATISTICS = "statistics_propagation"
 
 
 def withheld(step: str, run: Callable[[], _T]) -> _T:
@@ -101,6 +104,20 @@ def _renew_duckdb(backend: Any) -> None:
     if given[0] == ":memory:":
         raise RuntimeError("what was in memory is gone")
     backend.reconnect()
+
+
+@contextmanager
+def without_statistics(engine: Any) -> Iterator[None]:
+    """A connection of DuckDB on which no statistics of a table decide what becomes of a value, meanwhile."""
+    before = engine.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
+    listed = ",".join(filter(None, [before, STATISTICS]))
+    engine.execute(f"SET disabled_optimizers='{listed}'")
+    try:
+        yield
+    finally:
+        # A connection that was closed meanwhile takes no settings; what closed it is the error to raise.
+        with suppress(Exception):
+            engine.execute(f"SET disabled_optimizers='{before}'")
 
 
 _ENGINES = {

@@ -38,7 +38,7 @@ def _plain_text(column: str, kind: str) -> str | None:
     """SQL for a value as the text that may be a date, whole numbers by their digits; None if none is."""
     if kind in ("FLOAT", "DOUBLE"):
         is_whole = f"{column} = trunc({column}) AND abs({column}) < 2::DOUBLE ** 53"
-        return f"CASE WHEN {is_whole} THEN CAST(CAST({column} AS BIGINT) AS VARCHAR) END"
+        return f"CASE WHEN {is_whole} THEN CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) END"
     if kind == "BOOLEAN" or (kind.startswith("DECIMAL") and not kind.endswith(",0)")):
         return None
     return f"CAST({column} AS VARCHAR)"

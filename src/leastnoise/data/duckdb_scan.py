@@ -16,6 +16,7 @@ import numpy.typing as npt
 from leastnoise.core.errors import DataError
 from leastnoise.core.extras import require
 from leastnoise.data.columns import check_kind
+from leastnoise.data.connections import STATISTICS
 from leastnoise.data.duckdb_cleaning import code, folded, is_null_word, is_text, read_text, with_synonyms
 from leastnoise.data.duckdb_counts import Counting, counted
 from leastnoise.data.duckdb_dates import day_sql
@@ -31,12 +32,14 @@ from leastnoise.query import EXPONENT_TEXT, NUMBER_TEXT, WHOLE_TEXT, Schema
 
 # The engine of one question: no files but the table's, no extensions, and object columns of pandas as text
 # instead of a guess from their first values. Joins keep the declared values, never the table, in memory.
+# Statistics of a table are never used: those of a Parquet file leave NaN out, and a comparison that they make
+# superfluous was dropped, so that one record out of range moved all NaN records from one cell to another.
 _SETTINGS = (
     "autoinstall_known_extensions=false",
     "autoload_known_extensions=false",
     "enable_progress_bar=false",
     "pandas_analyze_sample=0",
-    "disabled_optimizers='join_order,build_side_probe_side'",
+    f"disabled_optimizers='join_order,build_side_probe_side,{STATISTICS}'",
     "enable_external_access=false",
     "lock_configuration=true",
 )
@@ -173,7 +176,8 @@ def opened(
                 has_zone = rule.dates is not None and rule.dates.offsets is not None
                 check_kind(name, rule.kind, _family(kind), has_zone=has_zone)
             pairs = list(enumerate(zip(rules, part.columns, strict=False)))
-            values = [f"{_value(rule, *column)} AS v{k}" for k, (rule, column) in pairs]
+            # Nothing that touches a value may throw: whether it does would tell about a record.
+            values = [f"TRY({_value(rule, *column)}) AS v{k}" for k, (rule, column) in pairs]
             present = [f"{_is_there(rule, *column)} AS p{k}" for k, (rule, column) in pairs]
             written = [f"CAST({column} AS VARCHAR) AS t{k}" for k, (_, (column, _)) in pairs]
             who = []
@@ -357,7 +361,8 @@ def _written_out(column: str, kind: str) -> str:
     text = f"CAST({column} AS VARCHAR)"
     if kind in _FLOATS:
         is_whole = f"{column} = trunc({column}) AND abs({column}) < 2::DOUBLE ** 53"
-        text = f"CASE WHEN {is_whole} THEN CAST(CAST({column} AS BIGINT) AS VARCHAR) ELSE {text} END"
+        # NaN is a whole number to this comparison where both branches are computed for all records.
+        text = f"CASE WHEN {is_whole} THEN CAST(TRY_CAST({column} AS BIGINT) AS VARCHAR) ELSE {text} END"
     return f"CASE WHEN {_present(column, kind)} THEN {text} END"
 
 

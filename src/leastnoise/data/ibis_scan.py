@@ -18,6 +18,7 @@ from leastnoise.core.extras import missing_package
 from leastnoise.data.arrow_cells import ALREADY_PLACED, ArrowPlacing, arrow_placing
 from leastnoise.data.block_counts import MAX_COUNTED_CELLS
 from leastnoise.data.columns import column_places
+from leastnoise.data.connections import without_statistics
 from leastnoise.data.dialects import ENGINES, TESTED, dialect_of, requirement_of
 from leastnoise.data.ibis_cells import (
     as_stored,
@@ -128,8 +129,10 @@ def scanner(
     """
     check_table(table, schema, person)
     limit = None if records_per_person is None else _Limit(min(records_per_person, 2**62), earliest_by)
+    backend = table.get_backend()
+    judged = without_statistics(backend.con) if backend.name == "duckdb" else nullcontext()
     # A single query sees one version in every engine.
-    with held_version(table) if n_scans > 1 else nullcontext(), ExitStack() as ends:
+    with judged, held_version(table) if n_scans > 1 else nullcontext(), ExitStack() as ends:
         yield _Scans(table, schema, person, limit, ends if n_scans > 1 else None).counts
 
 
