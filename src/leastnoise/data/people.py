@@ -15,20 +15,27 @@ out, like those without an id.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from leastnoise.core.errors import DataError
 from leastnoise.core.remedies import Argument, Remedy
+from leastnoise.data.placing import NOWHERE, plain_array, python_values, readable_texts, stored
+from leastnoise.query import text_of
 
 # Whole numbers below this in size are told apart by floats with as many bits of precision.
+_WHOLE_BELOW = {"double": 2**53, "float": 2**24, "halffloat": 2**11}
 WHOLE_BELOW = {"float64": 2**53, "float32": 2**24, "float16": 2**11}
+WHOLE_FLOAT_TEXT = r"(0|-?[1-9][0-9]{0,14})[.]0"
 
 # Text that other programs write for a whole float: digits and ".0". Fifteen digits are below 2^53.
-WHOLE_FLOAT_TEXT = r"(0|-?[1-9][0-9]{0,14})[.]0"
+_WHOLE_FLOAT_TEXT = r"^(0|-?[1-9][0-9]{0,14})[.]0$"
 
 
 @dataclass(frozen=True)
@@ -37,6 +44,54 @@ class Person:
 
     column: str
     unknown: tuple[str, ...] = ()
+
+    def ids(self, column: Any) -> Any:
+        """Whose each record is, as an Arrow array of texts; null for nobody's.
+
+        Guarantee:
+            An id depends on the stored value and its type alone. No value raises or warns.
+        """
+        with np.errstate(all="ignore"):
+            found = _ids_of(plain_array(column))
+        # A placeholder that is no text equals no id.
+        held = [text.encode("utf-8", "surrogatepass") for text in self.unknown]
+        unknown = pa.array(held, type=pa.large_binary()).view(pa.large_string())
+        return pc.if_else(pc.is_in(found, value_set=unknown), pa.scalar(None, pa.large_string()), found)
+
+
+def _ids_of(column: Any) -> Any:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _ids_of(plain_array(column.dictionary)).take(column.indices)
+    if pa.types.is_null(kind):
+        return pa.nulls(len(column), pa.large_string())
+    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+        texts, is_wrong = readable_texts(column)
+        found = texts.view(pa.large_string())
+        if is_wrong is not None:
+            found = pc.if_else(pa.array(is_wrong), pa.scalar(None, pa.large_string()), found)
+        is_float = pc.match_substring_regex(found, _WHOLE_FLOAT_TEXT)
+        return pc.if_else(is_float, pc.utf8_slice_codeunits(found, 0, -2), found)
+    if pa.types.is_integer(kind):
+        return column.cast(pa.large_string())
+    if pa.types.is_floating(kind):
+        number = stored(column).astype(np.float64)
+        is_whole = (np.floor(number) == number) & (np.abs(number) < _WHOLE_BELOW[str(kind)])
+        # By way of integers, where minus zero is zero.
+        digits = pa.array(np.where(is_whole, number, 0).astype(np.int64)).cast(pa.large_string())
+        known = pc.and_(pa.array(is_whole), column.is_valid())
+        return pc.if_else(known, digits, pa.scalar(None, pa.large_string()))
+    return pa.array(
+        map(_written, python_values(column), column.is_valid().to_pylist()), type=pa.large_string()
+    )
+
+
+def _written(value: Any, is_there: bool) -> str | None:
+    """An id of another type as text; decimals without the zeros behind a point that say nothing."""
+    if not is_there or value is None or value is NOWHERE:
+        return None
+    text = text_of(value)
+    return re.sub(r"[.]0*$", "", text) if re.fullmatch(r"-?[0-9]+[.]0*", text) else text
 
 
 def checked_person(column: str | None, unknown: Iterable[Any]) -> Person | None:

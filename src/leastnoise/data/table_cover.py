@@ -190,6 +190,11 @@ def first_holders(subsets: Sequence[Subset], blocks: Sequence[Subset]) -> dict[S
     return held
 
 
+def n_cells(block: Subset, schema: Schema) -> int:
+    """How many cells a table of some attributes has."""
+    return math.prod(schema[name].size for name in block)
+
+
 def n_cells_of(block: Block, schema: Schema) -> int:
     """How many different numbers `cell_number` gives to records."""
     if isinstance(block, LeftOut):

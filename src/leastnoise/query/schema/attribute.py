@@ -22,6 +22,8 @@ from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
 
 WHOLE_TEXT = r"[+-]?[0-9]+([.]0*)?"
 EXPONENT_TEXT = r"[+-]?([0-9]+[.]?[0-9]*|[.][0-9]+)[eE][+-]?[0-9]+"
+# Digits of a whole number that is told from others by its text, at most; those that declared ones have.
+MAX_DIGITS = 10_000
 # For bins, whose ends may be open: frames written to CSV spell infinity in one of these ways.
 NUMBER_TEXT = r"[+-]?(([0-9]+[.]?[0-9]*|[.][0-9]+)([eE][+-]?[0-9]+)?|[Ii]nf(inity)?)"
 
@@ -50,6 +52,9 @@ def text_of(value: Any) -> str:
     """A raw value written out, as text categories compare it; a whole float as a whole number."""
     if isinstance(value, float) and abs(value) < 2**53 and value == int(value):
         return str(int(value))
+    if isinstance(value, Decimal):
+        # Never with an exponent, in which libraries differ.
+        return f"{value:f}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
@@ -58,10 +63,17 @@ def whole_of(value: Any) -> int | None:
     if not is_number(value):
         text = text_of(value)
         if re.fullmatch(WHOLE_TEXT, text):
-            # Decimal reads any number of digits; int() stops at 4,300.
-            return int(Decimal(text))
+            return _whole_in(text)
         value = float(text) if re.fullmatch(EXPONENT_TEXT, text) else math.nan
     return int(value) if abs(value) < math.inf and value == int(value) else None
+
+
+def _whole_in(text: str) -> int:
+    """The whole number in a text; all of more than MAX_DIGITS digits are one, beyond every other."""
+    sign = -1 if text.startswith("-") else 1
+    digits = text.lstrip("+-").partition(".")[0].lstrip("0")
+    # Decimal reads any number of digits where int() stops at 4,300, but takes a minute for a million.
+    return sign * (10**MAX_DIGITS if len(digits) > MAX_DIGITS else int(Decimal(digits or 0)))
 
 
 def float_of(value: Any) -> float | None:
