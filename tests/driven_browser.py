@@ -144,6 +144,16 @@ class DrivenBrowser:
         os.close(self._read)
         self._profile.cleanup()
 
+    @property
+    def profile(self) -> str:
+        """The folder of what it remembers."""
+        return self._profile.name
+
+    def end(self) -> None:
+        """Have it write down what it remembers, and end."""
+        self.call("Browser.close")
+        self._process.wait()
+
     def call(self, method: str, session: str | None = None, **parameters: Any) -> dict[str, Any]:
         """What the browser answers to a command; events on the way are kept."""
         self._number += 1

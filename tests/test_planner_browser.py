@@ -6,12 +6,13 @@ import http.client
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 import time
 import tomllib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -22,7 +23,7 @@ import pytest
 import leastnoise as ln
 from browser import BROWSER
 from driven_browser import DrivenBrowser, DrivenPage
-from leastnoise.app.planner import static_page
+from leastnoise.app.planner import private_entry, static_page
 from leastnoise.app.specification import parse_spec
 from leastnoise.privacy import epsilon_of
 from support import extra
@@ -486,7 +487,12 @@ def test_other_origins_hosts_and_tokens_are_refused(
     assert asked(url, "GET", place.path) == 200
     assert asked(url, "GET", place.path, host="evil.example") == 403
     assert asked(url, "GET", place.path, host=f"evil.example:{place.port}") == 403
-    assert asked(url, "GET", "/") == 404 and asked(url, "GET", "/0/state") == 404
+    assert asked(url, "GET", "/0/") == 404 and asked(url, "GET", "/0/state") == 404
+    # The way in asks for the key, and foreign pages and hosts do not even get there.
+    assert asked(url, "POST", "/", "key=0") == 404 and asked(url, "GET", "/", host="evil.example") == 403
+    key = f"key={place.path.strip('/')}"
+    assert asked(url, "POST", "/", key, origin="http://evil.example") == 403
+    assert asked(url, "POST", "/", key, origin="null") == 200
     assert asked(url, "POST", f"{place.path}edit", edit, **own | {"origin": "http://evil.example"}) == 403
     assert asked(url, "POST", f"{place.path}edit", edit, content_type="application/json") == 403
     assert asked(url, "POST", f"{place.path}edit", edit, **own | {"content_type": "text/plain"}) == 403
@@ -502,6 +508,49 @@ def test_other_origins_hosts_and_tokens_are_refused(
     assert stranger.eval(found) == "refused"
     assert page.eval("fetch('text').then(a => a.text())") == TEXT
     assert asked(url, "POST", f"{place.path}edit", edit, **own) == 200
+
+
+def history(profile: str) -> str:
+    """All addresses and titles in the history of a browser that has ended."""
+    with closing(sqlite3.connect(f"file:{profile}/Default/History?mode=ro", uri=True)) as held:
+        return "\n".join(" ".join(map(str, row)) for row in held.execute("SELECT url, title FROM urls"))
+
+
+def test_a_browser_that_was_given_the_private_file_works_and_remembers_no_key(
+    shared: tuple[Path, str],
+) -> None:
+    path, url = shared
+    key = urlsplit(url).path.strip("/")
+    with private_entry(url) as entry, DrivenBrowser() as own:
+        tab = own.page()
+        tab.open(entry.as_uri())
+        read(tab, path)
+        assert tab.eval("location.href") == f"http://{urlsplit(url).netloc}/"
+        assert change(tab, lambda: tab.type("#goal-epsilon", "3"))["privacy"]["epsilon"] == 3
+        # Read again it asks nothing, shows the same, and still edits.
+        tab.eval("globalThis.isFromBefore = true")
+        tab.call("Page.reload")
+        tab.wait("!globalThis.isFromBefore && document.body && document.body.dataset.ready")
+        settle(tab)
+        assert "epsilon = 3" in tab.eval("state.text")
+        assert change(tab, lambda: tab.type("#goal-epsilon", "2"))["privacy"]["epsilon"] == 2
+        assert tab.eval("fetch(base + 'plan').then(a => a.status)") == 200
+        # Another tab that only knows the address has no key, and is told what to do.
+        stranger = own.page()
+        stranger.call("Page.navigate", url=f"http://{urlsplit(url).netloc}/")
+        stranger.wait("document.body && document.body.innerText.includes('leastnoise plan')")
+        own.end()
+        held = history(own.profile)
+        assert f"http://{urlsplit(url).netloc}/" in held and key not in held
+    assert not entry.exists()
+
+
+def test_the_history_is_where_an_address_opened_by_hand_is_found(shared: tuple[Path, str]) -> None:
+    """The twin of the test above: what it looks for is there where the browser was given the address."""
+    with DrivenBrowser() as own:
+        own.page().open(shared[1])
+        own.end()
+        assert urlsplit(shared[1]).path.strip("/") in history(own.profile)
 
 
 # ------------------------------------------------------------------------ for everybody

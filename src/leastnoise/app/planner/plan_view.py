@@ -113,7 +113,6 @@ class PlanView:
     status: str
     measured: str
     promise: str
-    people: str
     tables: tuple[TableView, ...]
     budget: tuple[str, ...]
 
@@ -223,7 +222,6 @@ def plan_view(plan: Plan, spec: Spec, text: str, *, ledger: str | None = None) -
         status=plan.certificate.status,
         measured=f"{plan.strategy.n_measured:,} numbers" if plan.strategy is not None else "",
         promise=plain_powers(plan.privacy.statement(by_person=spec.person is not None)),
-        people="one record" if spec.records_per_person == 1 else f"{spec.records_per_person} records",
         tables=tables,
         budget=tuple(map(plain_powers, budget_lines(ledger, plan.privacy, plan.charge)))
         if ledger is not None
@@ -246,7 +244,6 @@ def estimate_view(spec: Spec, text: str, goal: Goal, errors: Sequence[Errors], s
         status="",
         measured="",
         promise=plain_powers(goal.statement(by_person=spec.person is not None)),
-        people="",
         tables=_tables(spec, text, errors, None, None),
         budget=(),
     )

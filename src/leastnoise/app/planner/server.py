@@ -2,6 +2,7 @@
 
 only 127.0.0.1 listens                 nobody else on the network reaches it
 a token of 128 random bits in the path nobody else on the machine guesses it
+a browser posts the token to /         neither its arguments nor its history hold it (`entry`)
 the Host header is checked             a name that is made to lead here (DNS rebinding) is refused
 Origin is checked on every change      no page of another origin acts in a reader's name
 a policy with the script's own digest  nothing else runs, whatever a name holds
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from leastnoise.app.planner.entry import entry_page, entry_policy
 from leastnoise.app.planner.planner_page import page_script, page_to_pass_on, render_page
 from leastnoise.app.planner.session import PlannerSession, StaleEditError
 from leastnoise.app.planner.spec_edits import planner_package
@@ -28,6 +30,10 @@ _TOKEN_BITS = 128
 _HOST = "127.0.0.1"
 # Bytes of a request: a specification as JSON, every character written out.
 _MAX_REQUEST = 6 * MAX_BYTES
+# Bytes of a request that brings the token.
+_MAX_ENTRY = 1_000
+_NOT_THIS_HOST = b"this address is for pages on this machine only"
+_NOTHING_HERE = b"there is nothing here; use the address that leastnoise plan printed"
 
 Answer = tuple[int, str, bytes]
 
@@ -81,19 +87,37 @@ def planner_app(session: PlannerSession, token: str, port: int) -> Any:
         refused = _refused(request, token, hosts, origins)
         if refused is not None:
             return respond(*refused)
-        body = b""
-        async for part in request.stream():
-            body += part
-            if len(body) > _MAX_REQUEST:
-                return respond(413, "text/plain", b"too long")
+        body = await content(request, _MAX_REQUEST)
+        if body is None:
+            return respond(413, "text/plain", b"too long")
         what, seen = request.path_params["what"], request.query_params.get("seen")
         if request.method == "POST":
             return respond(*await run_in_threadpool(_change, session, what, body))
         return respond(*await run_in_threadpool(_read, session, what, seen))
 
-    def respond(status: int, kind: str, content: bytes) -> Response:
+    async def enter(request: Request) -> Response:
+        refused = _refused_entry(request, hosts, origins)
+        if refused is not None:
+            return respond(*refused)
+        if request.method != "POST":
+            return respond(200, "text/html", entry_page().encode(), entry_policy())
+        body = await content(request, _MAX_ENTRY) or b""
+        if not hmac.compare_digest(body, b"key=" + token.encode()):
+            return respond(404, "text/plain", _NOTHING_HERE)
+        page = await run_in_threadpool(_page, session, f"/{token}/")
+        return respond(200, "text/html", page)
+
+    async def content(request: Request, most: int) -> bytes | None:
+        body = b""
+        async for part in request.stream():
+            body += part
+            if len(body) > most:
+                return None
+        return body
+
+    def respond(status: int, kind: str, content: bytes, allowed: str = policy) -> Response:
         headers = {
-            "content-security-policy": policy,
+            "content-security-policy": allowed,
             "cache-control": "no-store",
             "referrer-policy": "no-referrer",
             "x-content-type-options": "nosniff",
@@ -103,7 +127,10 @@ def planner_app(session: PlannerSession, token: str, port: int) -> Any:
         }
         return Response(content, status, headers=headers, media_type=kind)
 
-    routes = [Route("/{token}/{what:path}", answer, methods=["GET", "POST"])]
+    routes = [
+        Route("/", enter, methods=["GET", "POST"]),
+        Route("/{token}/{what:path}", answer, methods=["GET", "POST"]),
+    ]
     return Starlette(routes=routes)
 
 
@@ -111,7 +138,7 @@ def _refused(request: Any, token: str, hosts: set[str], origins: set[str]) -> An
     """Why a request is not answered; None where it is."""
     headers = request.headers
     if headers.get("host") not in hosts:
-        return 403, "text/plain", b"this address is for pages on this machine only"
+        return 403, "text/plain", _NOT_THIS_HOST
     origin = headers.get("origin")
     is_foreign = headers.get("sec-fetch-site", "same-origin") not in ("same-origin", "none")
     if (origin is not None and origin not in origins) or (is_foreign and request.method != "GET"):
@@ -121,14 +148,28 @@ def _refused(request: Any, token: str, hosts: set[str], origins: set[str]) -> An
     ):
         return 403, "text/plain", b"changes come from the page itself"
     if not hmac.compare_digest(request.path_params["token"].encode(), token.encode()):
-        return 404, "text/plain", b"there is nothing here; use the address that leastnoise plan printed"
+        return 404, "text/plain", _NOTHING_HERE
     return None
+
+
+def _refused_entry(request: Any, hosts: set[str], origins: set[str]) -> Answer | None:
+    """Why a request for the way in is not answered; a private file has no origin, and says so."""
+    if request.headers.get("host") not in hosts:
+        return 403, "text/plain", _NOT_THIS_HOST
+    if request.headers.get("origin", "null") not in {*origins, "null"}:
+        return 403, "text/plain", b"requests of other pages are refused"
+    return None
+
+
+def _page(session: PlannerSession, base: str = "") -> bytes:
+    """The page; `base` is where it finds its server, "" where its own address says so."""
+    return render_page({**session.state(), "base": base}, is_static=False).encode()
 
 
 def _read(session: PlannerSession, what: str, seen: str | None) -> Answer:
     """What a page reads."""
     if what == "":
-        return 200, "text/html", render_page(session.state(), is_static=False).encode()
+        return 200, "text/html", _page(session)
     if what == "state":
         known = int(seen) if seen is not None and seen.isascii() and seen.isdigit() else None
         return _json(200, session.state(known))

@@ -2,6 +2,7 @@
 // the specification, made by the server.
 let state = JSON.parse(document.getElementById("state").textContent);
 const isStatic = state.is_static;
+const base = state.base || "";        // where the server answers, if the address of the page does not say it
 const app = document.getElementById("app");
 let typed = null;                     // the text in the editor, if it differs
 
@@ -99,7 +100,7 @@ function around(kept, old, fresh) {
 
 // ---------------------------------------------------------------- the server
 async function send(what, body) {
-  const answer = await fetch(what, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ version: state.version, ...body }) });
+  const answer = await fetch(base + what, { method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify({ version: state.version, ...body }) });
   return [answer.status, await answer.json()];
 }
 // Whether it was done.
@@ -128,7 +129,7 @@ function edit(change, words) { return act("edit", { change }, words); }
 async function keep() { if (await act("keep")) say("Kept. Every change from now on is shown beside this plan, with its price."); }
 async function save() { if (await act("save")) say(`${state.name} now holds this specification. Design it with: leastnoise design ${state.name}`); }
 async function download(what, name) {
-  const answer = await fetch(what);
+  const answer = await fetch(base + what);
   if (!answer.ok) { say(answer.status === 422 ? await answer.text() : "It is not there yet."); return; }
   const link = h("a", { href: URL.createObjectURL(await answer.blob()), download: name });
   link.click();
@@ -136,7 +137,7 @@ async function download(what, name) {
 }
 async function poll() {
   try {
-    const answer = await fetch(`state?seen=${state.stamp}`), found = await answer.json();
+    const answer = await fetch(`${base}state?seen=${state.stamp}`), found = await answer.json();
     // An answer that was on its way while something was done here is older than what is shown.
     if (found.version !== undefined && !moved && found.stamp >> 1 >= state.stamp >> 1) {
       if (found.version !== state.version) { typed = null; moved = null; lastChange = null; since = Date.now(); }
@@ -145,6 +146,11 @@ async function poll() {
     }
   } catch { /* said when somebody acts */ }
   setTimeout(poll, state.job ? 150 : 1000);
+}
+if (base) {
+  // For when the tab is read again: it is asked for at /, without the key in the address and without asking to post again.
+  sessionStorage.setItem("key", base.slice(1, -1));
+  history.replaceState(null, "", "/");
 }
 draw();
 document.body.dataset.ready = "true";

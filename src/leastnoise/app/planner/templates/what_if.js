@@ -37,7 +37,7 @@ function peopleCard(c) {
     if (x === null || x < 1 || x % 1) { say("records per person is a whole number, 1 or more"); return; }
     edit({ edit: "people", records_per_person: x }, `set records per person to ${x}`);
   };
-  const relations = [["add-remove", "one record more or less"], ["replace-one", "one record replaced"]];
+  const relations = [["add-remove", "what is added or removed"], ["replace-one", "what is replaced"]];
   return h("div", { class: "card" }, h("h3", {}, "… others were protected?"), h("div", { class: "fields" },
     h("label", {}, "neighbouring tables differ by", h("select", { id: "neighbours", onchange: event => edit({ edit: "people", neighbours: event.target.value }, "changed who is protected") },
       relations.map(([k, words]) => h("option", { value: k, selected: k === c.neighbours }, words)))),
