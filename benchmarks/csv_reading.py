@@ -18,6 +18,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -77,9 +78,9 @@ def _count(path: str, reader: str) -> None:
         note=ln.Categories(["none", "trade"], other="other"),
     )
     if reader == "DuckDB's":
-        from leastnoise.data import duckdb_scan
+        from leastnoise.data.files import FilesTable
 
-        duckdb_scan.file_parts = _parts_by_duckdb
+        FilesTable.batches = _batches_by_duckdb
     with tempfile.TemporaryDirectory() as folder:
         # What is loaded with the first count is not counted.
         first = Path(folder) / "first.csv"
@@ -96,17 +97,16 @@ def _count(path: str, reader: str) -> None:
     print(json.dumps(found))
 
 
-def _parts_by_duckdb(engine: Any, files: list[str], names: tuple[str, ...]) -> Any:
-    from leastnoise.data.sources import TablePart
-    from leastnoise.data.text_records import CsvFiles
-
-    columns = dict.fromkeys(names, "VARCHAR")
-    table = (
-        f"read_csv('{files[0]}', columns={columns}, delim=',', header=true, auto_detect=false, quote='\"', "
-        "escape='\"', nullstr='', allow_quoted_nulls=false, ignore_errors=true, strict_mode=false, "
-        "parallel=false)"
+def _batches_by_duckdb(table: Any, names: Sequence[str], marks: object, dropped: object) -> Iterator[Any]:
+    columns = dict.fromkeys(("region", "age", "sex", "note"), "VARCHAR")
+    records = (
+        f"read_csv('{table.paths[0]}', columns={columns}, delim=',', header=true, auto_detect=false, "
+        "quote='\"', escape='\"', nullstr='', allow_quoted_nulls=false, ignore_errors=true, "
+        "strict_mode=false, parallel=false)"
     )
-    return [TablePart(table, [], [(name, "VARCHAR") for name in names])], CsvFiles([], names)
+    with duckdb.connect() as engine:
+        for batch in engine.sql(f"SELECT {', '.join(names)} FROM {records}").fetch_record_batch(2**16):
+            yield batch.columns
 
 
 def main() -> None:

@@ -30,8 +30,7 @@ from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
 from leastnoise.core.random_bits import SystemBits
-from leastnoise.data import duckdb_scan as counting
-from leastnoise.data import handle
+from leastnoise.data import counted_tables, handle, limiting, placing
 from leastnoise.planning import Plan, plan_checks
 from leastnoise.planning import plan as plan_module
 from leastnoise.privacy import CellCosts, Charge, Ledger, gaussian_delta_bounds
@@ -289,11 +288,11 @@ def _no_noise_on_the_rest(strategy: Any, integers: Any, bits: Any) -> Any:
     return _with_noise(strategy, integers, bits)
 
 
-_truncated = counting._truncated
+_kept_records = limiting.kept_records
 
 
-def _rest_not_truncated(query: str, n: int, time: int | None = None) -> str:
-    return _truncated(query, n, time).replace("nth <= $most", "(nth <= $most OR rest = 1)")
+def _rest_not_truncated(sizes: Any, most: int, time: int | None = None) -> str:
+    return _kept_records(sizes, most, time) + " OR rest"
 
 
 def no_cell_is_free(folder: Path) -> bool:
@@ -595,15 +594,15 @@ def _coarse(C: Any, *rest: Any) -> Any:
     return np.triu(grid)
 
 
-def _moved_together(found: Any) -> Any:
+def _moved_together(x: Any) -> Any:
     # The domain as it occurs: cells that hold somebody, moved together.
-    return [np.concatenate([x[x > 0], np.zeros((x == 0).sum(), dtype=np.int64)]) for x in found]
+    return np.concatenate([x[x > 0], np.zeros((x == 0).sum(), dtype=np.int64)]).reshape(x.shape)
 
 
-def _in_row_order(query: str, n_attributes: int) -> str:
-    numbered = f"SELECT *, row_number() OVER () AS seq FROM ({query}) WHERE who IS NOT NULL"
-    rank = "row_number() OVER (PARTITION BY who ORDER BY seq)"
-    return f"SELECT * FROM (SELECT *, {rank} AS nth FROM ({numbered})) WHERE nth <= $most"
+def _in_row_order(sizes: Any, most: int, time: int | None = None) -> str:
+    numbered = "SELECT *, row_number() OVER () AS seq FROM placed WHERE who IS NOT NULL"
+    ranked = f"SELECT *, row_number() OVER (PARTITION BY who ORDER BY seq) AS nth FROM ({numbered})"
+    return f"SELECT * EXCLUDE (who, nth, seq) FROM ({ranked}) WHERE nth <= {most}"
 
 
 def _float_total(self: Any) -> Fraction:
@@ -870,28 +869,28 @@ BUGS = [
         "only cells that occur are listed",
         empty_cells_are_counted,
         "test_data.py::test_empty_table_keeps_every_cell",
-        _changed(counting, "counted", _moved_together),
+        _changed(counted_tables.CountedTables, "table", _moved_together),
     ),
     Bug(
         "nulls counted",
         "a missing value is taken for one outside the domain, and moved",
         records_without_a_value_are_dropped,
         "test_data.py::test_other_takes_every_value_but_null",
-        _set(counting, "_present", lambda column, kind: "TRUE"),
+        _set(placing, "null_mask", lambda column: None),
     ),
     Bug(
         "truncation by row order",
         "which records of a person stay depends on their order in the table",
         nobody_counts_more_than_k_times,
         "test_person.py::test_broken_truncation_is_noticed",
-        _set(counting, "_truncated", _in_row_order),
+        _set(limiting, "kept_records", _in_row_order),
     ),
     Bug(
         "truncation left out",
         "all records of a person stay",
         nobody_counts_more_than_k_times,
         "test_person.py::test_broken_truncation_is_noticed",
-        _set(counting, "_truncated", lambda query, n: f"SELECT * FROM ({query}) WHERE $most > 0"),
+        _set(handle, "limited", lambda records, question: records),
     ),
     Bug(
         "records in no cell without noise",
@@ -905,7 +904,7 @@ BUGS = [
         "all records of a person that match nothing are counted",
         records_in_no_cell_keep_the_promise,
         "test_not_counted.py::test_the_joint_output_keeps_the_promise",
-        _set(counting, "_truncated", _rest_not_truncated),
+        _set(limiting, "kept_records", _rest_not_truncated),
     ),
     Bug(
         "records in no cell at four times the budget",

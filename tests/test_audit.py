@@ -32,10 +32,16 @@ from leastnoise.app.cli.main import app
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import InputError, MethodError
 from leastnoise.core.operators import arranged
-from leastnoise.data import duckdb_counts, handle, postgres_counts, sources, text_records
-from leastnoise.data import duckdb_scan as counting
-from leastnoise.data import ibis_scan as engines
-from leastnoise.data import table_cover as blocks
+from leastnoise.data import (
+    counted_tables,
+    counting,
+    frames,
+    handle,
+    limiting,
+    spark,
+    table_cover,
+    written_text,
+)
 from leastnoise.planning import Plan
 from leastnoise.privacy import Ledger
 from leastnoise.release import counts, measuring, noise, not_counted
@@ -469,7 +475,7 @@ def reading_traces(name: str, held: str) -> list[list[tuple[str, int]]]:
         found.append(
             lines_run(
                 lambda data=data: measuring._read(plan, release.count_tables(plan.workload, data, 1)),
-                text_records._text,
+                written_text.written,
             )
         )
     return found
@@ -490,22 +496,22 @@ def test_reading_a_table_does_not_branch_on_its_records(name: str, held: str) ->
 
 def test_reading_one_text_does_not_branch_on_it() -> None:
     texts = ["F", "M", "?", "", "99", "-1e9", "x" * 5000, "\0", "nan", "None"]
-    first, *others = [lines_run(lambda text=text: text_records._text(text)) for text in texts]
+    first, *others = [lines_run(lambda text=text: written_text.written(text)) for text in texts]
     assert len(first) > 1
     assert all(other == first for other in others)
     # What is not ASCII takes another way, and is noticed.
-    assert lines_run(lambda: text_records._text("\u00e9")) != first
+    assert lines_run(lambda: written_text.written("\u00e9")) != first
 
 
 def test_a_branch_on_a_record_would_be_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
-    written = text_records.written
+    as_text = written_text.text_array
 
     def looks(values: Any, mark: str = ".") -> Any:
         if "nowhere" in list(values):
-            return written(list(values), mark)
-        return written(values, mark)
+            return as_text(list(values), mark)
+        return as_text(values, mark)
 
-    monkeypatch.setattr(sources, "written", looks)
+    monkeypatch.setattr(frames, "text_array", looks)
     first, *others = reading_traces("marginals", "objects")
     assert any(other != first for other in others)
 
@@ -677,22 +683,24 @@ def test_the_shell_tells_nothing_true(tmp_path: Path, monkeypatch: pytest.Monkey
 # Beside those of test_leaks: every function between the engine's answer and the measured integers.
 PATH = [
     handle.Data.tables,
-    handle.Data.tables_and_rest,
+    handle.Data.counted,
     counts.TableCounter.__call__,
     not_counted.NotCountedRow.multiplied,
     measuring.noise_for,
-    blocks.tallied,
-    blocks.summed,
+    table_cover.summed,
     arranged,
-    counting.scanner,
-    duckdb_counts.counted,
-    duckdb_counts._streamed,
-    duckdb_counts._grouped,
-    engines.scanner,
-    engines._Scans.counts,
-    engines._Scans._counted,
-    postgres_counts.PostgresCount.counted,
-    postgres_counts.PostgresCount._cells,
+    handle.Data._read,
+    counting.Tally.add,
+    counting.add_cells,
+    counting.placed_batches,
+    limiting.limited,
+    counted_tables.CountedTables.add,
+    counted_tables.CountedTables._add_up,
+    counted_tables.CountedTables._add_block,
+    counted_tables.CountedTables.table,
+    spark.SparkTable._counts,
+    spark._counts_of_columns,
+    spark._counts_of_cells,
     release.measured,
     release.counts_of,
     Structured.block_forms,

@@ -119,7 +119,7 @@ def test_a_check_that_counts_clamped_numbers_as_declared_is_caught(monkeypatch: 
     """The broken twin: numbers looked up with the policy instead of without it."""
     request: Any = ([Integers(range(6), outside="clamp")], [("3",), ("130",)])
     check_by_hand(*request)
-    monkeypatch.setattr(leastnoise.data.schema_fit, "_with_outside", lambda attribute, outside: attribute)
+    monkeypatch.setattr(Attribute, "with_policies", lambda self, **_: self)
     with pytest.raises(AssertionError):
         check_by_hand(*request)
 
@@ -128,10 +128,8 @@ def test_a_check_that_takes_large_numbers_for_none_is_caught(monkeypatch: pytest
     """The broken twin: numbers read in the type that the declared ones need."""
     request: Any = ([Integers(range(6))], [("9" * 40,), ("x",)])
     check_by_hand(*request)
-    real = leastnoise.data.schema_fit._with_outside
-    monkeypatch.setattr(
-        leastnoise.data.schema_fit, "_with_outside", lambda attribute, outside: real(attribute, "drop")
-    )
+    closed = lambda attribute: attribute.with_policies(outside="drop")  # noqa: E731
+    monkeypatch.setattr(leastnoise.data.schema_fit, "_open", closed)
     with pytest.raises(AssertionError):
         check_by_hand(*request)
 

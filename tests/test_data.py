@@ -26,7 +26,6 @@ from hypothesis import strategies as st
 
 from leastnoise.core.errors import DataError, SchemaError, TooLargeError
 from leastnoise.data import Data, counts_from_vector, is_count_vector, vectorize
-from leastnoise.data import duckdb_scan as counting
 from leastnoise.query import Bins, Categories, Hierarchy, Integers, Schema
 from support import extra, refuses
 
@@ -392,8 +391,7 @@ def test_range_over_nearly_all_integers() -> None:
     """The difference of two declared numbers does not fit 64 bits."""
     whole = range(-(2**63), 2**63 - 1, 2**61)
     assert counted(whole, [-(2**63), 0, 1, 2**63 - 1, 2**62], "int64") == [1, 0, 0, 0, 1, 0, 1, 0]
-    with refuses(DataError, "range", "2^125 or more"):
-        counted(range(2**126, 2**126 + 2), ["1"])
+    assert counted(range(2**126, 2**126 + 2), ["1", str(2**126), f"{2**126 + 1}.0"]) == [1, 1]
 
 
 def test_decimals_are_exact() -> None:
@@ -701,7 +699,7 @@ def failures(folder: Path) -> Iterator[Any]:
     yield folder / "bad.csv"
     yield duckdb.connect().sql(f"SELECT CAST('{CANARY}' AS INTEGER) AS x")
     yield duckdb.connect().sql(f"SELECT error('{CANARY}' || range) AS x FROM range(3)")
-    yield pandas.DataFrame({"x": [complex(NUMBER_CANARY, 1)]})
+    yield pandas.DataFrame({"x": pandas.to_timedelta([NUMBER_CANARY])})
     yield pandas.DataFrame({"y": [CANARY]})
 
 
@@ -721,7 +719,7 @@ def test_no_failure_tells_on_the_table(tmp_path: Path, caplog: Any, capfd: Any) 
 
 def test_failure_names_the_step_and_what_to_check() -> None:
     data = vectorize(duckdb.connect().sql(f"SELECT CAST('{CANARY}' AS INTEGER) AS x"), Schema(x=range(3)))
-    with refuses(DataError, "table", "InvalidInputException", "reason is withheld"):
+    with refuses(DataError, "table", "ConversionException", "reason is withheld"):
         data.vector()
 
 
@@ -757,10 +755,12 @@ def test_names_and_values_are_never_run_as_sql(tmp_path: Path) -> None:
 
 
 @pytest.mark.thorough
-def test_importing_the_module_imports_no_engine() -> None:
-    line = "import sys, leastnoise.data; print({'duckdb', 'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
+def test_importing_the_package_imports_no_engine() -> None:
+    """Design and reproductions run where only NumPy and SciPy are; the room itself needs PyArrow."""
+    engines = "print({'duckdb', 'pandas', 'polars', 'pyarrow'} & set(sys.modules))"
+    line = f"import sys, leastnoise; {engines}; import leastnoise.data; {engines}"
     done = subprocess.run([sys.executable, "-c", line], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert done.stdout.split() == ["set()", "{'pyarrow'}"]
 
 
 # ------------------------------------------------------------------ count vectors
@@ -853,23 +853,6 @@ def test_vectors_are_told_from_tables() -> None:
 def test_data_is_what_vectorize_returns() -> None:
     data = vectorize(pandas.DataFrame({"x": [1]}), Schema(x=Integers(range(2))))
     assert isinstance(data, Data) and data.schema == Schema(x=range(2))
-
-
-def test_the_engine_keeps_to_itself() -> None:
-    """Each setting guards against something: a leak to disk, a download, a guess that a record can change."""
-    wanted = {
-        "autoinstall_known_extensions": False,
-        "autoload_known_extensions": False,
-        "enable_external_access": False,
-        "temp_directory": "",
-        "pandas_analyze_sample": 0,
-        "lock_configuration": True,
-    }
-    with counting._engine([]) as engine:
-        for name, value in wanted.items():
-            assert engine.execute("SELECT current_setting($name)", {"name": name}).fetchone() == (value,)
-        with pytest.raises(duckdb.Error, match="locked"):
-            engine.execute("SET enable_external_access = true")
 
 
 @pytest.mark.parametrize("suffix", ["", ".csv", ".parquet", "*.csv"])

@@ -647,11 +647,12 @@ def test_the_recipe_for_a_family_works(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_the_recipe_for_an_engine_works() -> None:
-    ibis = extra("ibis")
-    made = run_in("leastnoise.data.dialects", "Add a query engine")["_mysql"]()
-    column = ibis.table({"a": "string"}, name="t")["a"]
-    for function in (made.text, made.bytes_of, made.from_hex, lambda value: made.md5(made.bytes_of(value))):
-        assert "t" in str(ibis.to_sql(function(column), dialect="duckdb"))
+    ibis, polars = extra("ibis"), extra("polars")
+    made = run_in("leastnoise.data.engines", "Add a query engine")["ClickHouseTable"]
+    people = polars.DataFrame({"sex": ["F", "M", "F"], "age": [1, 2, 3]})
+    table = made(ibis.polars.connect({"people": people}).table("people"))
+    data = leastnoise.vectorize(table, leastnoise.Schema(sex=("F", "M")))
+    assert data.vector().tolist() == [2, 1]
 
 
 def test_the_recipe_for_a_neighbouring_relation_works(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import decimal
+import functools
 import gc
 import itertools
 import json
@@ -21,7 +22,6 @@ import time
 import traceback
 import warnings
 from collections.abc import Iterator
-from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -41,11 +41,13 @@ from leastnoise.core.errors import (
     SchemaError,
     TooLargeError,
 )
-from leastnoise.data import Data, dialects, handle, spark_counts, vectorize
-from leastnoise.data import ibis_scan as engines
+from leastnoise.data import Data, engines, vectorize
+from leastnoise.data import spark as spark_room
 from leastnoise.data import table_cover as blocks
+from leastnoise.data.counting import Question
 from leastnoise.data.people import Person
-from leastnoise.data.postgres_counts import PostgresCount
+from leastnoise.data.postgres import PostgresTable
+from leastnoise.data.raw_table import DroppedRecords, RawTable
 from leastnoise.query import Bins, Categories, Cleaning, Hierarchy, Integers, Periods, Schema
 from oracle_cleaning import CASES, cell, odd
 from oracle_dates import ZONES, Case, day_of_moment, day_of_text, odd_text
@@ -379,7 +381,7 @@ COLUMNS: dict[str, tuple[str, list[Any]]] = {
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("column", COLUMNS)
-def test_every_value_is_placed_alike(engine: Any, column: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_value_is_placed_alike(engine: Any, column: str) -> None:
     """One column under all schemas at once; each of its records counts in its own cell of each."""
     kind, values = COLUMNS[column]
     table: Table = {"row": ("int", list(range(len(values)))), column: (kind, values)}
@@ -392,11 +394,6 @@ def test_every_value_is_placed_alike(engine: Any, column: str, monkeypatch: pyte
         expected = brute_force(table, schema).ravel().tolist()
         assert vectorize(native, schema).vector().tolist() == expected, attribute
         assert vectorize(source, schema).vector().tolist() == expected, attribute
-        if engine.name == "pyspark" and column in ("text", "float", "int"):
-            # What NumPy places where it counts, Spark places where records are held or limited.
-            with monkeypatch.context() as patch:
-                patch.setattr(engines, "arrow_placing", lambda rule, dtype: None)
-                assert vectorize(source, schema).vector().tolist() == expected, attribute
 
 
 def test_single_floats_are_written_out_shortest(engine: Any) -> None:
@@ -473,28 +470,21 @@ def test_no_collation_is_noticed(engine: Any) -> None:
     check_collations(engine)
 
 
-def test_a_dialect_that_compares_text_is_noticed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Ibis would do by itself: equal signs between texts, under the column's collation."""
+def test_an_engine_that_folds_text_is_noticed(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    compute = extra("pyarrow.compute")
 
-    def plain(value: Any) -> Any:
-        return value
+    def fold(columns: Any) -> Iterator[list[Any]]:
+        for own in columns:
+            yield [compute.utf8_lower(column) if "string" in str(column.type) else column for column in own]
 
-    def text_from_hex(value: Any) -> Any:
-        op = value.op()
-        is_declared = type(op).__name__ == "Literal"
-        return extra("ibis").literal(bytes.fromhex(op.value).decode()) if is_declared else value
+    # What is sent to executors must call nothing of the tests.
+    def columns_of(batches: Any, places: Any) -> Any:
+        return fold([batch.column(place) for place in places] for batch in batches)
 
-    own = dialects.dialect_of(engine.name)
-    digest = lambda value: own.md5(own.bytes_of(value))  # noqa: E731
-    twin = replace(own, text=plain, bytes_of=plain, from_hex=text_from_hex, md5=digest)
-    monkeypatch.setattr(engines, "dialect_of", lambda name: twin)
-    read = engines.reading
-
-    def as_text(*given: Any) -> Any:
-        found = read(*given)
-        return replace(found, values=tuple((value, "string") for value, _ in found.values))
-
-    monkeypatch.setattr(engines, "reading", as_text)
+    monkeypatch.setattr(spark_room, "_columns", columns_of)
+    for table in (engines.DuckTable, PostgresTable):
+        own = table.batches
+        monkeypatch.setattr(table, "batches", lambda *given, own=own: fold(own(*given)))
     with pytest.raises(AssertionError):
         check_collations(engine)
 
@@ -508,17 +498,7 @@ def test_any_table_is_counted_alike(engine: Any, n_examples: int) -> None:
     @settings(max_examples=n_examples, deadline=None, database=None)
     def check(drawn: tuple[Schema, Table]) -> None:
         schema, table = drawn
-        is_far = any(
-            isinstance(schema[name], Integers)
-            and schema[name].outside == "clamp"
-            and max(map(abs, (schema[name].values[0], schema[name].values[-1]))) >= 10**18
-            for name in schema.names
-        )
-        if is_far:
-            with pytest.raises(DataError, match="which this engine does not count"):
-                vectorize(loaded(engine, table), schema)
-        else:
-            agrees(engine, table, schema)
+        agrees(engine, table, schema)
 
     check()
 
@@ -582,7 +562,7 @@ def test_a_wrong_sum_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> 
             return own(x, block, tuple(sorted(subset)), schema).reshape([schema[n].size for n in subset])
         return own(x[::-1] if fault == "cells" else np.roll(x, 1), block, subset, schema)
 
-    monkeypatch.setattr("leastnoise.data.handle.summed", broken)
+    monkeypatch.setattr("leastnoise.data.counted_tables.summed", broken)
     with pytest.raises(AssertionError):
         check_tables(vectorize(relation(records()), SMALL), brute_force(records(), SMALL))
 
@@ -600,19 +580,16 @@ def test_blocks_hold_every_table_within_their_limits() -> None:
         (wide, [*pairs, (), ("a01",), tuple(wide.names[:6])]),
         (uneven, [s for r in range(4) for s in itertools.combinations(uneven.names, r)]),
     ]:
-        scans = blocks.plan_scans(asked, schema)
-        held = [set(block) for scan in scans for block in scan]
+        planned = blocks.covering_blocks(asked, schema)
+        held = [set(block) for block in planned]
         for subset in asked:
             assert any(set(subset) <= block for block in held)
         largest = {math.prod(schema[name].size for name in subset) for subset in asked}
-        for scan in scans:
-            sizes = [math.prod(schema[name].size for name in block) for block in scan]
-            assert len(scan) <= blocks.MAX_BLOCKS
-            assert sum(sizes) <= blocks.SCAN_CELLS or len(scan) == 1
-            assert all(size <= blocks.MERGED_CELLS or size in largest for size in sizes)
-    # Pairs of 20 attributes lie in 40 blocks of four, where 35 is the least known; one scan counts them.
-    assert [len(scan) for scan in blocks.plan_scans(pairs, wide)] == [40]
-    assert blocks.plan_scans([], wide) == []
+        sizes = [math.prod(schema[name].size for name in block) for block in planned]
+        assert all(size <= blocks.MERGED_CELLS or size in largest for size in sizes)
+    # Pairs of 20 attributes lie in 40 blocks of four, where 35 is the least known.
+    assert len(blocks.covering_blocks(pairs, wide)) == 40
+    assert blocks.covering_blocks([], wide) == []
 
 
 def test_many_tables_are_planned_without_a_walk_over_all_of_them() -> None:
@@ -628,7 +605,7 @@ def test_many_tables_are_planned_without_a_walk_over_all_of_them() -> None:
     before = sys.getprofile()
     sys.setprofile(count)
     try:
-        blocks.plan_scans(pairs, wide)
+        blocks.covering_blocks(pairs, wide)
     finally:
         sys.setprofile(before)
     # About 150 calls for each table; the walk made 1,300.
@@ -641,8 +618,7 @@ def test_random_tables_lie_in_blocks_within_their_limits(seed: int) -> None:
     n = rng.randint(1, 12)
     schema = Schema(**{f"a{k}": range(rng.choice([1, 2, 2, 3, 10, 20, 300])) for k in range(n)})
     asked = [tuple(rng.sample(schema.names, rng.randint(0, min(n, 4)))) for _ in range(rng.randint(1, 60))]
-    scans = blocks.plan_scans(asked, schema)
-    planned = [block for scan in scans for block in scan]
+    planned = blocks.covering_blocks(asked, schema)
     assert len(set(planned)) == len(planned)
     holders = blocks.first_holders(asked, planned)
     for place, subset in enumerate(asked):
@@ -655,38 +631,69 @@ def test_random_tables_lie_in_blocks_within_their_limits(seed: int) -> None:
 
 @pytest.mark.thorough
 @pytest.mark.parametrize("k", [None, 2])
-def test_spark_counts_by_numpy_and_by_sql_as_by_hand(
-    k: int | None, spark: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_spark_reads_and_adds_up_and_no_more(k: int | None, spark: Any) -> None:
+    """Its plan has no expression on a value of the table: columns, what Python does with them, and sums."""
     table = random_table(7)
     source = loaded(spark, table)
     plans: list[str] = []
-    own = spark_counts.counted_in_partitions
+    frames = type(spark._session.range(1))
+    own = frames.toArrow
 
-    def read(frame: Any, *asked: Any) -> Any:
-        counted = frame.mapInArrow(spark_counts._task(*asked), "k bigint, n bigint")
-        plans.append(counted._jdf.queryExecution().executedPlan().toString())
-        return own(frame, *asked)
+    def read(frame: Any) -> Any:
+        plans.append(frame._jdf.queryExecution().executedPlan().toString())
+        return own(frame)
 
-    monkeypatch.setattr(engines, "counted_in_partitions", read)
-    data = vectorize(source, Schema(age=range(4), sex=("F", "M")))
-    assert data.scan_plan([("age",)]).routes == ("numpy",)
-    assert counts_as_by_hand(source, table, k)
-    # No row is written for a record and a block.
-    assert plans and all("InArrow" in plan for plan in plans)
-    assert not any(word in plan for plan in plans for word in ("Generate", "Expand"))
-    monkeypatch.setattr(engines, "has_numpy", lambda session: False)
-    plans.clear()
-    assert data.scan_plan([("age",)]).routes == ("sql",)
-    assert counts_as_by_hand(source, table, k) and not plans
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(frames, "toArrow", read)
+        assert counts_as_by_hand(source, table, k)
+    assert len(plans) == 1 and plans[0].count("InArrow") == (1 if k is None else 2)
+    assert not any(word in plans[0] for word in ("Generate", "Expand", "Join", "CASE"))
+    assert ("Window" in plans[0]) == (k is not None)
 
 
 @pytest.mark.thorough
-def test_executors_without_python_are_found_by_the_probe(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_executors_without_python_are_refused_with_the_remedy(
+    spark: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     session = spark._session
-    assert spark_counts.has_numpy(session)
+    data = vectorize(loaded(spark, {"x": ("int", [1])}), Schema(x=range(3)))
+    assert data.vector().tolist() == [0, 1, 0]
+    monkeypatch.setattr(spark_room, "_READY", set())
     monkeypatch.setattr(session.sparkContext, "pythonExec", "/there/is/no/python")
-    assert not spark_counts._probed(session)
+    with refuses(DataError, "table", ..., "NumPy and PyArrow", "PYSPARK_PYTHON"):
+        data.vector()
+
+
+UNPICKLED = """
+import pickle, sys
+
+class Missing:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] == "leastnoise":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Missing())
+run = pickle.loads(open(sys.argv[1], "rb").read())
+import pyarrow
+batch = pyarrow.record_batch({"a": ["1", " 2", None, "x"], "m": ["2026-03-01", "2026-03", "2027-01-01", "?"]})
+print([column.to_pylist() for column in next(run(iter([batch]))).columns])
+assert not any(name.startswith("leastnoise") for name in sys.modules)
+"""
+
+
+def test_what_executors_run_needs_nothing_of_this_package(tmp_path: Path) -> None:
+    extra("pyspark")
+    schema = Schema(
+        a=Integers(range(3), null="other", other="?", clean={"trim": True}),
+        m=Periods("2026-01", "2026-04", zone="Europe/Berlin", outside="other", other="none"),
+    )
+    question = Question(schema, (("a", "m"),), ("a",), Person("a"))
+    run = functools.partial(spark_room._counts_of_columns, question=question, places=[0, 1])
+    (tmp_path / "run").write_bytes(spark_room._pickled(run))
+    command = [sys.executable, "-c", UNPICKLED, str(tmp_path / "run")]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=True)
+    # The last two records are in the other cells of both.
+    assert done.stdout.strip() == str([[7, 12, 19], [1, 1, 2]])
 
 
 CLUSTER = """
@@ -700,25 +707,30 @@ for name, value in json.loads(sys.argv[1]).items():
     builder = builder.config(name, value)
 session = builder.getOrCreate()
 engine = ibis.pyspark.connect(session)
-data = vectorize(engine.read_parquet(sys.argv[2]), Schema(a=range(4), b=("x", "y")))
+data = vectorize(engine.read_parquet(sys.argv[2]), Schema(a=range(4), b=("x", "y")), person="a")
 asked = [("a", "b"), ("b",)]
-plan = data.scan_plan(asked)
 n_workers = session.sparkContext._jsc.sc().getExecutorMemoryStatus().size() - 1
-print(json.dumps([list(plan.routes), [x.tolist() for x in data.tables(asked)], n_workers]))
+limited = data.tables([("a",)], records_per_person=2)[0].tolist()
+print(json.dumps([[x.tolist() for x in data.tables(asked)], limited, n_workers]))
 session.stop()
 """
 
 
 @pytest.mark.thorough
 def test_a_cluster_of_two_workers_counts_the_same(tmp_path: Path) -> None:
-    """Standalone mode: a master and two workers, whose executors are processes of their own."""
+    """Standalone mode: a master and two workers, whose executors are processes without this package."""
     extra("pyspark.sql")
     if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
         missing("no Java here, which Spark needs; on Debian: apt-get install openjdk-17-jre-headless")
     rows = [(k % 5, "xyz"[k % 3]) for k in range(60)]
+    data = tmp_path / "data"
+    data.mkdir()
     for part in range(3):
         frame = pandas.DataFrame(rows[part::3], columns=["a", "b"])
-        frame.to_parquet(tmp_path / f"part{part}.parquet")
+        frame.to_parquet(data / f"part{part}.parquet")
+    # A package of this name that cannot be imported stands before any other.
+    (tmp_path / "none" / "leastnoise").mkdir(parents=True)
+    (tmp_path / "none" / "leastnoise" / "__init__.py").write_text("raise ImportError('not on executors')")
     given = {
         "spark.ui.enabled": "false",
         "spark.driver.host": "127.0.0.1",
@@ -727,33 +739,27 @@ def test_a_cluster_of_two_workers_counts_the_same(tmp_path: Path) -> None:
         "spark.sql.shuffle.partitions": "2",
         "spark.scheduler.minRegisteredResourcesRatio": "1.0",
         "spark.log.level": "OFF",
+        "spark.executorEnv.PYTHONPATH": str(tmp_path / "none"),
     }
-    command = [sys.executable, "-c", CLUSTER, json.dumps(given), str(tmp_path)]
+    command = [sys.executable, "-c", CLUSTER, json.dumps(given), str(data)]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=300, check=True)
-    routes, tables, n_workers = json.loads(done.stdout.strip().splitlines()[-1])
+    tables, limited, n_workers = json.loads(done.stdout.strip().splitlines()[-1])
     expected = np.zeros((4, 2), dtype=int)
     for a, b in rows:
         if a < 4 and b in "xy":
             expected[a, "xy".index(b)] += 1
-    assert routes == ["numpy"] and n_workers == 2
+    assert limited == [2, 2, 2, 2] and n_workers == 2
     assert tables == [expected.tolist(), expected.sum(axis=0).tolist()]
 
 
-class Untouched:
-    """A table that nobody may look into, but for its columns."""
+class Untouched(RawTable):
+    """A table that nobody may read."""
 
-    columns = ("a", "b", "c", "d", "e", "id")
+    def types(self, names: Any) -> list[tuple[Any, ...]]:
+        return [(extra("pyarrow").int64(),) for _ in names]
 
-    def copy(self, *, deep: bool) -> Any:
-        """What pandas gives without looking into anything: a frame that later changes do not reach."""
-        assert not deep
-        return self
-
-    def __getattr__(self, name: str) -> Any:
-        raise AssertionError(f"{name} was read")
-
-
-Untouched.__module__, Untouched.__name__ = "pandas.core.frame", "DataFrame"
+    def batches(self, *given: Any) -> Any:
+        raise AssertionError("it was read")
 
 
 @pytest.mark.parametrize(
@@ -782,48 +788,29 @@ def test_tables_too_large_together_are_refused_before_anything_is_read() -> None
     data = vectorize(Untouched(), wide)
     with refuses(TooLargeError, "tables", 2, "the largest holds 900,000,000; ask for fewer tables at a time"):
         data.tables([("a", "b"), ("c",)])
-    assert data.tables([]) == []
 
 
-def test_all_scans_of_one_question_see_one_version(
-    engine: Any, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Somebody changes all records, and not their number, between the first scan and the second."""
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
-    schema = Schema(a=range(2), b=range(3))
+def test_one_count_sees_one_version(engine: Any, request: pytest.FixtureRequest) -> None:
+    """Somebody changes all records, and not their number, when the first of them have been read."""
     if engine.name == "pyspark":
-        path = str(tmp_path / "people")
-
-        def write(rows: list[tuple[int, int]]) -> None:
-            engine._session.createDataFrame(rows, "a INT, b INT").write.mode("overwrite").parquet(path)
-
-        write([(0, 0)] * 5)
-        table = engine.read_parquet(path)
-    else:
-        execute = engine.con.execute
-        execute("CREATE TABLE versions (a INTEGER, b INTEGER)")
-        execute("INSERT INTO versions SELECT 0, 0 FROM generate_series(1, 5)")
-        other: Any = engine.con.cursor()
-        if engine.name == "postgres":
-            other = request.getfixturevalue("server").connect().con
-
-        def write(rows: list[tuple[int, int]]) -> None:
-            other.execute(f"UPDATE versions SET a = {rows[0][0]}, b = {rows[0][1]}")
-
-        table = engine.table("versions")
-    done: list[bool] = []
-
-    def watch(counting: Any) -> None:
-        if counting.scan == 2 and not done:
-            done.append(True)
-            write([(1, 2)] * 5)
-
-    found = vectorize(table, schema).tables([("a",), ("b",)], progress=watch)
-    assert done and [x.tolist() for x in found] == [[5, 0], [5, 0, 0]]
-    if engine.name != "pyspark":
-        assert vectorize(table, schema).counts("b").tolist() == [0, 0, 5]
-        engine.con.execute("DROP TABLE versions")
+        pytest.skip("what files become while they are read, nothing here decides")
+    n = 300_000
+    execute = engine.con.execute
+    execute("CREATE TABLE versions (a INTEGER)")
+    execute(f"INSERT INTO versions SELECT 0 FROM generate_series(1, {n})")
+    other: Any = engine.con.cursor()
+    if engine.name == "postgres":
+        engine.con.commit()
+        other = request.getfixturevalue("server").connect().con
+    found = 0
+    for (column,) in engines.table_of_ibis(engine.table("versions")).batches(["a"], ["."], DroppedRecords()):
+        if not found:
+            other.execute("UPDATE versions SET a = 1")
+        assert not any(column.unique().to_pylist())
+        found += len(column)
+    assert found == n
+    assert vectorize(engine.table("versions"), Schema(a=range(2))).vector().tolist() == [0, n]
+    execute("DROP TABLE versions")
 
 
 # ------------------------------------------------------------------ people
@@ -864,7 +851,7 @@ def test_later_records_displace_no_earlier_ones_of_a_person(engine: Any) -> None
 
     def counts(source: Any) -> np.ndarray:
         data = vectorize(source, schema, person="id")
-        return data.tables_and_rest([("day", "sex")], records_per_person=2, earliest_by="day").tables[0]
+        return data.counted([("day", "sex")], records_per_person=2, earliest_by="day").tables[0]
 
     whole = counts(loaded(engine, table))
     assert np.array_equal(whole, earliest(table, 2))
@@ -943,7 +930,7 @@ def test_spark_without_ansi_counts_the_same(spark: Any) -> None:
 
 
 def test_postgres_numerics_without_a_scale(postgres: Any) -> None:
-    """They may be NaN or infinite, beyond any float, and 1.5 is not written like 1.50."""
+    """They may be NaN or infinite, and beyond any float."""
     texts = [
         "NaN",
         "Infinity",
@@ -962,7 +949,9 @@ def test_postgres_numerics_without_a_scale(postgres: Any) -> None:
         cursor.executemany("INSERT INTO numerics VALUES (%s::numeric)", [(text,) for text in [*texts, None]])
     postgres.con.commit()
     values = [*(Decimal(text) for text in texts), None]
-    table: Table = {"x": ("decimal", values)}
+    # Equal numbers have one text, the shortest.
+    shortest = [v if v is None or not v.is_finite() else Decimal(f"{v.normalize():f}") for v in values]
+    table: Table = {"x": ("decimal", shortest)}
     for attribute in [
         Integers(range(10, 20), outside="clamp", null="other", other="?"),
         Categories([18, 7 * 10**30], other="?"),
@@ -1116,73 +1105,17 @@ def test_postgres_types_of_text(postgres: Any, server: Server) -> None:
 
 
 @pytest.mark.thorough
-def test_every_engine_passes_its_probe(engine: Any) -> None:
-    engines.probe(engine)
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("fault", ["text", "date", "number_in_text"])
-def test_an_engine_that_reads_differently_fails_its_probe(
-    fault: str, engine: Any, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("name", ["athena", "bigquery", "databricks", "snowflake", "trino"])
+def test_warehouses_are_read_as_ibis_reads_them(
+    name: str, postgres: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that trims text, one that takes a day for another, and one that gives up at large numbers."""
-    own = dialects.dialect_of(engine.name)
-    if fault == "text":
-        twin = replace(own, text=lambda value: own.text(value).strip())
-    elif fault == "date":
-        twin = replace(own, text=lambda value: own.text(value).replace("2026-02-29", "2026-02-28"))
-    else:
-        null = extra("ibis").null("float64")
-        reads = own.number_in_text
-        twin = replace(own, number_in_text=lambda text: text.startswith("1e9").ifelse(null, reads(text)))
-    monkeypatch.setattr(engines, "dialect_of", lambda name: twin)
-    with refuses(DataError, "table"):
-        engines.probe(engine)
-
-
-class Offline:
-    """An engine that compiles and is never connected."""
-
-    def __init__(self, name: str) -> None:
-        compilers = extra("ibis.backends.sql.compilers")
-        made = {
-            "athena": compilers.AthenaCompiler,
-            "bigquery": compilers.BigQueryCompiler,
-            "databricks": compilers.DatabricksCompiler,
-            "snowflake": compilers.SnowflakeCompiler,
-            "trino": compilers.TrinoCompiler,
-        }
-        self.name = name
-        self._compiler = made[name]()
-        self.dialect = self._compiler.dialect
-
-    def compile(self, expression: Any) -> str:
-        return self._compiler.to_sqlglot(expression).sql(dialect=self.dialect)
-
-    def sql(self, query: str, schema: Any) -> Any:
-        ibis, ops = extra("ibis"), extra("ibis.expr.operations")
-        return ops.SQLQueryResult(query, ibis.schema(schema), self).to_expr()
-
-
-@pytest.mark.thorough
-@pytest.mark.parametrize("name", sorted(set(dialects.ENGINES) - set(dialects.TESTED)))
-def test_warehouses_get_sql_without_a_word_of_the_schema(name: str) -> None:
-    """They cannot run here; their SQL is made, parsed again, and holds declared values as digits only."""
-    ibis, sqlglot = extra("ibis"), extra("sqlglot")
-    kinds = {"sex": "string", "age": "string", "income": "decimal(20, 2)", "n": "float64", "id": "float64"}
-    schema = Schema(
-        sex=("F", f"'; DROP TABLE {CANARY}; --"),
-        age=Integers(range(0, 100, 5), outside="clamp"),
-        income=Bins([0, 1.5, 9]),
-        n=Categories([1, 5], other="?"),
-    )
-    engine, table = Offline(name), ibis.table(kinds, name="people")
-    records = engines._placed(engine, table, schema, Person("id"))
-    found = engines._truncated(engine, records, schema, engines._Limit(3, "age"))
-    for asked in ([("sex", "age"), ("income",), ()], [("n",)]):
-        query = engines._grouped(engine, found, schema, asked)
-        assert CANARY not in query and CANARY.encode().hex() in query
-        sqlglot.parse_one(query, read=engine.dialect)
+    """They cannot run here; another engine answers in their name, by what Ibis offers of every one."""
+    table, schema = people(), CAREFUL
+    source = loaded(postgres, table)
+    monkeypatch.setattr(type(postgres), "name", name)
+    data = vectorize(source, schema)
+    assert type(data.table) is engines.WarehouseTable
+    assert data.vector().tolist() == brute_force(table, schema).ravel().tolist()
 
 
 @pytest.mark.thorough
@@ -1192,36 +1125,8 @@ def test_records_in_no_cell_are_those_of_loops_over_records(engine: Any) -> None
         assert counts_as_by_hand(loaded(engine, table), table, k)
 
 
-def scan_by_scan(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Every block in a scan of its own; what each scan reads, as SQL."""
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
-    monkeypatch.setattr(handle, "MAX_BLOCKS", 1)
-    own, read = engines._Scans._counted, []
-
-    def counted(self: Any, asked: Any) -> Any:
-        read.append(self.table.get_backend().compile(self._records).upper())
-        return own(self, asked)
-
-    monkeypatch.setattr(engines._Scans, "_counted", counted)
-    return read
-
-
-@pytest.mark.thorough
-def test_records_of_a_person_are_limited_once_for_all_scans(
-    engine: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = scan_by_scan(monkeypatch)
-    table = random_table(7)
-    assert counts_as_by_hand(loaded(engine, table), table, 2)
-    assert len(read) > 2 and not any("ROW_NUMBER" in query for query in read)
-    assert counts_as_by_hand(loaded(engine, table), table, None)
-
-
-def test_a_user_who_may_hold_nothing_in_postgres_gets_the_same_counts(
-    server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    read = scan_by_scan(monkeypatch)
+def test_a_user_of_postgres_who_may_read_and_no_more_gets_the_same_counts(server: Server) -> None:
+    """And the connection is as it was, within a transaction of the caller's too."""
     engine = server.connect()
     table = random_table(8)
     source = loaded(engine, table)
@@ -1230,10 +1135,21 @@ def test_a_user_who_may_hold_nothing_in_postgres_gets_the_same_counts(
     engine.con.execute("CREATE ROLE reader")
     engine.con.execute(f"GRANT SELECT ON {source.get_name()} TO reader")
     engine.con.execute("SET ROLE reader")
+    engine.con.execute("SET DateStyle = 'SQL, DMY'")
+    engine.con.execute("SET TimeZone = 'Asia/Tokyo'")
     engine.con.commit()
+    shown = "SELECT name, setting FROM pg_settings ORDER BY name"
     try:
+        engine.con.execute("BEGIN")
+        before = engine.con.execute(shown).fetchall()
+        assert engine.con.info.transaction_status.name == "INTRANS"
         assert counts_as_by_hand(source, table, 2)
-        assert sum("ROW_NUMBER" in query for query in read) == len(read) > 2
+        assert engine.con.execute(shown).fetchall() == before
+        assert engine.con.info.transaction_status.name == "INTRANS"
+        engine.con.rollback()
+        assert counts_as_by_hand(source, table, 2)
+        assert engine.con.info.transaction_status.name == "IDLE"
+        assert engine.con.execute(shown).fetchall() == before
     finally:
         engine.con.rollback()
         engine.con.execute("RESET ROLE")
@@ -1242,87 +1158,36 @@ def test_a_user_who_may_hold_nothing_in_postgres_gets_the_same_counts(
         engine.con.commit()
 
 
-def test_postgres_counts_blocks_over_several_numbers(postgres: Any) -> None:
-    """Attributes of all sizes, so that blocks lie in one, two or three columns of packed cells."""
-    for seed in range(12):
-        rng = np.random.default_rng(seed)
-        sizes = [int(rng.choice([1, 2, 3, 10, 16, 2**15, 2**31, 2**40])) for _ in range(8)]
-        schema = Schema(**{f"a{k}": range(size) for k, size in enumerate(sizes)})
-        rows = [
-            [None if rng.random() < 0.03 else int(rng.integers(min(size, 3))) for size in sizes]
-            for _ in range(80)
-        ]
-        small = [k for k, size in enumerate(sizes) if size <= 16]
-        large = [k for k, size in enumerate(sizes) if 16 < size <= 2**15][:1]
-        asked = [rng.permutation(small)[: rng.integers(0, 4)].tolist() for _ in range(4)]
-        asked += [[], large, small[:1] + large, [0] if sizes[0] <= 2**15 else []]
-        tables = [tuple(schema.names[k] for k in sorted(block)) for block in asked]
-        left_out = [blocks.LeftOut("a1"), blocks.LeftOut("a0")]
-        values = ", ".join(
-            f"({', '.join('NULL::bigint' if v is None else str(v) for v in row)}, {int(None in row)})"
-            for row in rows
-        )
-        names = ", ".join(f"i{k}" for k in range(8))
-        count = PostgresCount(f"(VALUES {values}) AS t ({names}, rest)", schema, [*tables, *left_out])
-        found = count.counted(engines._answer(postgres, count.query, count.columns))
-        for block, table in zip(tables, found, strict=False):
-            own = [sizes[schema.names.index(name)] for name in block]
-            expected = np.zeros(math.prod(own) + 1, dtype=np.int64)
-            for row in rows:
-                cells = [row[schema.names.index(name)] for name in block]
-                expected[-1 if None in row else np.ravel_multi_index(cells, own) if own else 0] += 1
-            assert np.array_equal(table, expected)
-        for block, table in zip(left_out, found[-2:], strict=True):
-            n = sum(row[schema.names.index(block.attribute)] is None for row in rows)
-            assert table.tolist() == [80 - n, n]
-
-
 # ------------------------------------------------------------------ what crosses the wire
 
 
-def test_only_counts_cross_the_wire(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_only_counts_come_back_from_spark(spark: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     n = 2_000
     table: Table = {
         "id": ("text", [f"{CANARY}{i}" for i in range(n)]),
         "a": ("int", [i % 4 for i in range(n)]),
     }
-    source = loaded(engine, table)
-    own, seen = engines._answer, []
-
-    def watched(backend: Any, query: str, columns: dict[str, str]) -> Any:
-        assert CANARY not in query
-        seen.append(own(backend, query, columns))
-        return seen[-1]
-
-    monkeypatch.setattr(engines, "_answer", watched)
-    by_numpy = spark_counts._summed
-    monkeypatch.setattr(spark_counts, "_summed", lambda frame: (seen.append(by_numpy(frame)), seen[-1])[1])
-    refused = lambda *given, **named: pytest.fail("the table itself was fetched")  # noqa: E731
-    for method in ("to_pyarrow", "execute", "to_pandas", "to_polars", "to_pyarrow_batches"):
-        monkeypatch.setattr(type(source), method, refused)
-    if engine.name == "postgres":
-        # Ibis fetches the answer by this method of its own; it is the only table that may be.
-        monkeypatch.undo()
-        monkeypatch.setattr(engines, "_answer", watched)
+    source = loaded(spark, table)
+    frames, seen = type(spark._session.range(1)), []
+    own = frames.toArrow
+    monkeypatch.setattr(frames, "toArrow", lambda frame: (seen.append(own(frame)), seen[-1])[1])
+    for method in ("collect", "toPandas", "toLocalIterator", "take"):
+        monkeypatch.setattr(frames, method, lambda *given: pytest.fail("the table itself was fetched"))
     data = vectorize(source, Schema(a=range(4)), person="id")
     assert data.tables([("a",), ()], records_per_person=1)[0].tolist() == [n // 4] * 4
-    # Spark's partitions also say how many records there are.
-    expected = [5, 5] if engine.name == "pyspark" else [4, 4, 4]
-    assert len(seen) == 1 and [len(column) for column in seen[0]] == expected
+    assert [(answer.num_rows, [str(kind) for kind in answer.schema.types]) for answer in seen] == [
+        (4, ["int64", "int64"])
+    ]
 
 
-def test_one_query_counts_many_tables(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_one_reading_counts_many_tables(engine: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     source = loaded(engine, records())
-    own, queries = engines._answer, []
-    monkeypatch.setattr(engines, "_answer", lambda backend, q, c: (queries.append(q), own(backend, q, c))[1])
-    by_numpy = engines.counted_in_partitions
-    monkeypatch.setattr(
-        engines,
-        "counted_in_partitions",
-        lambda frame, *asked: (queries.append("numpy"), by_numpy(frame, *asked))[1],
-    )
-    vectorize(source, SMALL).tables(list(itertools.combinations(SMALL.names, 2)))
-    assert len(queries) == 1
+    data = vectorize(source, SMALL, person="id")
+    own, readings = type(data.table)._counts if engine.name == "pyspark" else type(data.table).batches, []
+    method = "_counts" if engine.name == "pyspark" else "batches"
+    monkeypatch.setattr(type(data.table), method, lambda *given: (readings.append(1), own(*given))[1])
+    data.tables(list(itertools.combinations(SMALL.names, 2)), records_per_person=2)
+    assert len(readings) == 1
 
 
 # ------------------------------------------------------------------ refusals and failures
@@ -1330,6 +1195,8 @@ def test_one_query_counts_many_tables(engine: Any, monkeypatch: pytest.MonkeyPat
 REFUSED = {
     "ARRAY[1, 2]": ("nested", "array<int64>", "lists or records"),
     "CAST(NULL AS bytea)": ("bytes", "binary", "bytes or lengths of time"),
+    "CAST(NULL AS json)": ("object", "json", "lists or records"),
+    "CAST(NULL AS interval)": ("length", "interval", "bytes or lengths of time"),
     "CURRENT_DATE": ("day", "date", "dates or times"),
     "CAST(CURRENT_DATE AS timestamp)": ("moment", "timestamp", "dates or times"),
 }
@@ -1341,11 +1208,11 @@ def test_types_that_no_schema_means_are_refused_before_counting(
 ) -> None:
     column, kind, words = REFUSED[value]
     table = postgres.sql(f'SELECT {value} AS "{column}"', schema={column: kind})
-    monkeypatch.setattr(engines, "_answer", lambda *given: pytest.fail("something was counted"))
+    monkeypatch.setattr(PostgresTable, "_read", lambda *given: pytest.fail("something was read"))
     for attribute in (range(3), Bins([0, 1])):
         with pytest.raises(DataError, match=f"column '{column}', which the schema declares as .* {words}"):
             vectorize(table, Schema(**{column: attribute}))
-    if column != "day":
+    if column not in ("day", "moment"):
         with pytest.raises(DataError, match=f"column '{column}'"):
             vectorize(table, Schema(**{column: ("x",)}))
         with pytest.raises(DataError, match=f"column '{column}'"):
@@ -1373,17 +1240,6 @@ def test_the_embedded_engine_refuses_the_same_types() -> None:
         vectorize(source, Schema(x=range(3)), person="id").vector(records_per_person=1)
 
 
-def test_a_range_too_far_is_refused(engine: Any) -> None:
-    source = loaded(engine, {"x": ("int", [1])})
-    for attribute in (
-        Integers(range(10**18, 10**18 + 3), outside="clamp"),
-        range(0, 10**19, 10**13),
-        range(0, 2**60, 2),
-    ):
-        with refuses(DataError, "x", None, "the range of 'x' goes beyond"):
-            vectorize(source, Schema(x=attribute))
-
-
 def test_an_engine_that_is_not_known_is_refused() -> None:
     ibis = extra("ibis")
     table = ibis.sqlite.connect().create_table("t", schema=ibis.schema({"x": "int64"}))
@@ -1401,8 +1257,8 @@ def test_a_package_that_is_missing_is_named(embedded: Any, monkeypatch: pytest.M
     def fail(*given: Any) -> Any:
         raise ImportError("no", name="pyarrow_hotfix")
 
-    monkeypatch.setattr(engines, "_answer", fail)
     data = vectorize(loaded(embedded, {"x": ("int", [1])}), Schema(x=range(3)))
+    monkeypatch.setattr(engines, "reader_of", fail)
     with refuses(
         MissingExtraError, "pyarrow_hotfix", None, "pyarrow_hotfix: pip install 'ibis-framework[duckdb]'"
     ):
@@ -1461,58 +1317,15 @@ def test_a_count_that_is_cancelled_stops_the_engine(server: Server) -> None:
         vectorize(slow, Schema(x=range(3))).tables([("x",)], progress=impatient)
 
 
-def test_progress_tells_the_scan_and_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 2)
-    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+def test_progress_tells_the_time_and_nothing_else() -> None:
+    asked = [("a", "b"), ("c",), ("d", "e"), ("a", "e"), ()]
     seen: list[Any] = []
     data = vectorize(relation(records()), SMALL)
-    watched = data.tables([("a", "b"), ("c",), ("d", "e"), ("a", "e"), ()], progress=seen.append)
-    assert reported(seen) == [(1, 2), (2, 2)]
+    watched = data.tables(asked, progress=seen.append)
+    assert len(seen) >= 2 and all(list(vars(state)) == ["seconds"] for state in seen)
     assert all(0 <= a.seconds <= b.seconds for a, b in itertools.pairwise(seen))
-    for found, own in zip(
-        watched, data.tables([("a", "b"), ("c",), ("d", "e"), ("a", "e"), ()]), strict=True
-    ):
+    for found, own in zip(watched, data.tables(asked), strict=True):
         assert np.array_equal(found, own)
-    # Two tables that differ in one record only give the same reports, but for the clock.
-    less: list[Any] = []
-    vectorize(relation(records(299)), SMALL).tables(
-        [("a", "b"), ("c",), ("d", "e"), ("a", "e"), ()], progress=less.append
-    )
-    assert reported(less) == reported(seen)
-
-
-def reported(states: list[Any]) -> list[tuple[int, int]]:
-    """Which scans there were, each reported when it began and when it ended, and by the clock between."""
-    scans = [(state.scan, state.n_scans) for state in states]
-    assert all(scans.count(scan) >= 2 for scan in scans)
-    return [scan for scan, _ in itertools.groupby(scans)]
-
-
-def test_a_file_removed_between_scans_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: Any, capfd: Any
-) -> None:
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
-    path = tmp_path / "t.parquet"
-    relation({"x": ("text", [CANARY]), "y": ("text", ["a"])}).write_parquet(str(path))
-    data = vectorize(path, Schema(x=Categories(["a", "b"], other="?"), y=("a", "b")))
-    with refuses(DataError, "table", "PermissionException") as caught:
-        data.tables([("x",), ("y",)], progress=lambda state: state.scan == 2 and path.unlink(missing_ok=True))
-    assert CANARY not in "".join(traceback.format_exception(caught.value))
-
-
-def test_a_frame_that_changes_between_scans_is_counted_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
-    frame = pandas.DataFrame({"x": [0, 1, 1], "y": [0, 0, 1]})
-    data = vectorize(frame, Schema(x=range(2), y=range(2)))
-
-    def meddle(state: Any) -> None:
-        if state.scan == 2:
-            frame.loc[0, "y"] = 9
-
-    found = data.tables([("x",), ("y",)], progress=meddle)
-    assert [x.tolist() for x in found] == [[1, 2], [2, 1]]
 
 
 def test_a_spark_session_stopped_half_way_leaves_nothing(spark: Any, caplog: Any, capfd: Any) -> None:
@@ -1522,7 +1335,7 @@ def test_a_spark_session_stopped_half_way_leaves_nothing(spark: Any, caplog: Any
     spark._session.stop()
     tells_nothing_but_the_loss(data, caplog, capfd)
     # The same handle goes on with the session that is active then; a view of the old one is gone.
-    held = data._source[1].get_name()
+    held = data.table._table.get_name()
     session = extra("pyspark.sql").SparkSession.builder.master("local[2]").getOrCreate()
     session.createDataFrame([("b",)], "x string").createOrReplaceTempView(held)
     assert data.vector().tolist() == [0, 1]

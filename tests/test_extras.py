@@ -15,7 +15,7 @@ import pytest
 from leastnoise.core.errors import MissingExtraError
 from leastnoise.core.extras import missing_package, require
 from leastnoise.core.remedies import Argument
-from leastnoise.data.dialects import ENGINES, requirement_of
+from leastnoise.data.connections import ENGINES, requirement_of
 
 ROOT = Path(__file__).parent.parent
 SOURCES = ROOT / "src" / "leastnoise"
@@ -29,7 +29,7 @@ OTHER_WAYS = {
     "core/extras.py",
     "core/resources.py",
     "data/addresses.py",
-    "data/ibis_scan.py",
+    "data/connections.py",
     "data/text_files.py",
 }
 
@@ -99,7 +99,6 @@ def test_an_error_says_what_needs_the_package_and_how_to_install_it() -> None:
 # What needs each extra, as a script that fails where it is missing.
 NEEDED = {
     "polars": "release.to_polars()",
-    "arrow": "release.to_arrow()",
     "excel": "from leastnoise.report import write_answers; write_answers(release, 'x.xlsx')",
     "charts": "release.plot().save('x.png')",
     "torch": "ln.design(workload, goal, backend='torch')",
@@ -108,9 +107,7 @@ NEEDED = {
     "postgres": "ln.Ledger('postgresql://localhost/x?ledger=y', dataset='z', limit=goal)",
 }
 # What the extras bring; each is hidden, as in an environment of the core alone.
-BROUGHT = (
-    "polars pyarrow xlsxwriter openpyxl altair vl_convert torch mbi starlette uvicorn tomlkit psycopg ibis"
-)
+BROUGHT = "polars xlsxwriter openpyxl altair vl_convert torch mbi starlette uvicorn tomlkit psycopg ibis"
 
 SCRIPT = """
 import sys, warnings

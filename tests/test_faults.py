@@ -36,6 +36,7 @@ from unittest import mock
 import markupsafe
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 import scipy.sparse
 
@@ -66,8 +67,7 @@ from leastnoise.core.errors import (
 )
 from leastnoise.core.operators import entries
 from leastnoise.core.random_bits import SystemBits
-from leastnoise.data import duckdb_scan as counting
-from leastnoise.data import handle, placement, sources
+from leastnoise.data import handle, limiting, placing
 from leastnoise.planning import plan
 from leastnoise.planning.families import dense
 from leastnoise.privacy import goals as privacy
@@ -1421,14 +1421,15 @@ def test_mistake_a_matrix_shared_with_the_caller(monkeypatch: pytest.MonkeyPatch
 
 
 def test_mistake_a_policy_that_names_the_value(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    original = handle.scanner
+    original = handle.placed_batches
 
-    def naming(source: Any, schema: ln.Schema, *rest: Any, n_scans: int) -> Any:
-        if not isinstance(source, list) and source[1]["sex"].eq(CANARY).any():
-            raise DataError(f"{CANARY!r} is not declared")
-        return original(source, schema, *rest, n_scans=n_scans)
+    def naming(batches: Any, question: Any) -> Any:
+        for columns in batches:
+            if any(CANARY in column.to_pylist() for column in columns):
+                raise DataError(f"{CANARY!r} is not declared")
+            yield from original([columns], question)
 
-    monkeypatch.setattr(handle, "scanner", naming)
+    monkeypatch.setattr(handle, "placed_batches", naming)
     for other in (None, "elsewhere"):
         noticed(check_undeclared_category, other, "pandas", tmp_path)
 
@@ -1436,17 +1437,13 @@ def test_mistake_a_policy_that_names_the_value(monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.thorough
 def test_mistake_policies_confused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Null and outside exchanged, and dropped where it should be clamped."""
-    original = counting._placed
+    original = placing.Placer.__init__
 
-    def exchanged(engine: Any, rule: placement.Placement, *rest: Any) -> str:
-        search = rule.search
-        if not isinstance(search, placement.OneOf):
-            search = dataclasses.replace(search, is_clamped=False)
-        return original(
-            engine, dataclasses.replace(rule, search=search, outside=None, null=rule.outside), *rest
-        )
+    def exchanged(self: Any, attribute: Any) -> None:
+        original(self, attribute)
+        self._null, self._outside, self._is_clamped = self._outside, self.none, False
 
-    monkeypatch.setattr(counting, "_placed", exchanged)
+    monkeypatch.setattr(placing.Placer, "__init__", exchanged)
     for route in ROUTES:
         noticed(check_outside, "clamp", route, tmp_path)
         noticed(check_outside, "other", route, tmp_path)
@@ -1456,7 +1453,7 @@ def test_mistake_policies_confused(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
 def test_mistake_intervals_that_hold_their_upper_edge(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(placement, "least_float", lambda edge: math.nextafter(edge, math.inf))
+    monkeypatch.setattr(placing, "least_float", lambda edge: math.nextafter(edge, math.inf))
     for route in ROUTES:
         noticed(check_half_open, [0, 1, 2], route, tmp_path)
 
@@ -1502,23 +1499,28 @@ def test_mistake_counts_as_floats(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_mistake_truncation(monkeypatch: pytest.MonkeyPatch) -> None:
     """All records stay, or the first ones as they come."""
-    original = counting._truncated
-    monkeypatch.setattr(counting, "_truncated", lambda *g: original(*g).replace("<= $most", "<= $most + 99"))
+    original = limiting.kept_records
+    monkeypatch.setattr(limiting, "kept_records", lambda sizes, most, *g: original(sizes, most + 99, *g))
     noticed(check_truncation)
     unordered = lambda *g: re.sub(r"ORDER BY .*\) AS nth", ") AS nth", original(*g))  # noqa: E731
-    assert unordered("x", 2) != original("x", 2)
-    monkeypatch.setattr(counting, "_truncated", unordered)
+    assert unordered((2, 3), 2) != original((2, 3), 2)
+    monkeypatch.setattr(limiting, "kept_records", unordered)
     noticed(check_truncation)
 
 
 @pytest.mark.thorough
-@pytest.mark.parametrize("how", ["trim({})", "nfc_normalize({})", "upper({})"])
+@pytest.mark.parametrize("how", [str.strip, lambda text: unicodedata.normalize("NFC", text), str.upper])
 def test_mistake_values_that_are_normalised(
-    how: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    how: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    original = counting._in_list
-    changed = lambda e, s, t, k, q: original(e, s, t, k, q).replace(f"ON v{k}", f"ON {how.format(f'v{k}')}")  # noqa: E731
-    monkeypatch.setattr(counting, "_in_list", changed)
+    original = placing.readable_texts
+
+    def changed(column: Any) -> Any:
+        texts, is_wrong = original(column)
+        found = [None if text is None else how(text.decode()).encode() for text in texts.to_pylist()]
+        return pyarrow.array(found, type=texts.type), is_wrong
+
+    monkeypatch.setattr(placing, "readable_texts", changed)
     for route in ROUTES:
         noticed(check_look_alikes, route, tmp_path)
 
@@ -1632,22 +1634,6 @@ def test_mistake_an_array_header_that_is_believed(monkeypatch: pytest.MonkeyPatc
         container, "_array", lambda data: np.load(io.BytesIO(data[:128] + bytes(2**23)), max_header_size=4096)
     )
     noticed(check_array_header, tmp_path)
-
-
-@pytest.mark.thorough
-def test_mistake_names_that_are_not_quoted(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    original = sources.file_parts
-
-    def bare(*given: Any) -> Any:
-        parts = original(*given)
-        return [
-            part._replace(columns=[(name[1:-1].replace('""', '"'), kind) for name, kind in part.columns])
-            for part in parts
-        ]
-
-    monkeypatch.setattr(counting, "file_parts", bare)
-    for name in NASTY[:3]:
-        noticed(check_sql, name, "parquet", tmp_path, also=(DataError,))
 
 
 def test_mistake_the_words_of_the_engine_let_through(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -1834,7 +1820,7 @@ def test_row_76_progress_does_not_depend_on_data() -> None:
         table = pandas.DataFrame({"age": ages, "sex": ["F"] * len(ages)})
         seen: list[Any] = []
         ln.vectorize(table, SCHEMA).tables(
-            [("age",), ("sex",)], progress=lambda state, seen=seen: seen.append((state.scan, state.n_scans))
+            [("age",), ("sex",)], progress=lambda state, seen=seen: seen.append(type(state))
         )
         told.append(seen)
     assert told[0] == told[1] == told[2]

@@ -26,7 +26,8 @@ from leastnoise.core.errors import (
     MissingExtraError,
 )
 from leastnoise.data import shown_address, vectorize
-from leastnoise.data import table_cover as blocks
+from leastnoise.data.engines import table_of_ibis
+from leastnoise.data.raw_table import DroppedRecords
 from postgres_server import Server, started
 from support import extra, refuses
 from test_data import Table, csv_text
@@ -113,38 +114,33 @@ def test_a_handle_connects_again_after_its_connection_is_cut(own: Server, tmp_pa
 
 
 @pytest.mark.thorough
-def test_a_connection_cut_between_scans_is_an_error_and_no_second_version(
-    own: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+def test_a_connection_cut_while_a_table_is_read_is_an_error_and_no_part_of_it(own: Server) -> None:
     backend = own.connect()
-    data = vectorize(backend.table("people"), SCHEMA)
-    done: list[bool] = []
-
-    def watch(state: Any) -> None:
-        if state.scan == 2 and not done:
-            done.append(True)
-            cut(own, backend)
-
+    with own.plain() as engine:
+        # Far more than lies on the way between two programs.
+        engine.execute(
+            "CREATE TABLE many AS SELECT k % 4 AS a, k % 3 AS b, repeat('x', 500) AS c "
+            "FROM generate_series(1, 60000) k"
+        )
+    table = backend.table("many")
+    batches = table_of_ibis(table).batches(["a", "b", "c"], [".", ".", "."], DroppedRecords())
+    assert len(next(batches)[0]) < 10_000
+    cut(own, backend)
     with refuses(DataUnavailableError, "connection", "PostgreSQL"):
-        data.tables([("a",), ("b",)], progress=watch)
-    found = data.tables([("a",), ("b",)])
-    assert [x.tolist() for x in found] == [counts(own, "a", 4), counts(own, "b", 3)]
+        list(batches)
+    found = vectorize(table, SCHEMA).tables([("a",), ("b",)])
+    assert [x.tolist() for x in found] == [[15_000] * 4, [20_000] * 3]
 
 
 @pytest.mark.thorough
-def test_asking_whether_a_connection_lives_leaves_no_transaction_open(
-    own: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "MAX_BLOCKS", 1)
-    monkeypatch.setattr(blocks, "MERGED_CELLS", 1)
+def test_asking_whether_a_connection_lives_leaves_no_transaction_open(own: Server) -> None:
     with own.plain() as connection:
         connection.autocommit = False
         backend = extra("ibis").postgres.from_connection(connection)
         table = backend.table("people")
         connection.rollback()
         found = vectorize(table, SCHEMA).tables([("a",), ("b",)])
+        assert connection.info.transaction_status.name == "IDLE"
     assert [x.tolist() for x in found] == [counts(own, "a", 4), counts(own, "b", 3)]
 
 

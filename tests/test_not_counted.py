@@ -76,7 +76,7 @@ def by_hand(table: Table, schema: ln.Schema, k: int | None) -> tuple[Any, int, l
 def counts_as_by_hand(source: Any, table: Table, k: int | None) -> bool:
     who = {} if k is None else {"person": "id", "person_unknown": ["n/a"]}
     data = vectorize(source, SCHEMA, **who)
-    found = data.tables_and_rest([NAMES, ("sex",), ()], NAMES, records_per_person=k)
+    found = data.counted([NAMES, ("sex",), ()], NAMES, records_per_person=k)
     counts, n_rest, n_left_out = by_hand(table, SCHEMA, k)
     sums = [counts, counts.sum(axis=(0, 2)), counts.sum()]
     same = all(np.array_equal(mine, theirs) for mine, theirs in zip(found.tables, sums, strict=True))
@@ -95,7 +95,7 @@ def test_files_and_frames_count_as_loops_over_records(k: int | None, tmp_path: P
 def test_lines_that_are_no_records_are_in_neither_number(tmp_path: Path) -> None:
     path = tmp_path / "people.csv"
     path.write_bytes(b'age,sex,income\n0,F,5\n1,M\n2,F,5\n0,X,5\n0,"F,5\n1,\xff,5\n')
-    found = vectorize(path, SCHEMA).tables_and_rest([()])
+    found = vectorize(path, SCHEMA).counted([()])
     assert (int(found.tables[0]), found.n_rest) == (2, 1)
 
 
@@ -105,13 +105,13 @@ def test_records_without_a_cell_displace_none_and_are_bounded(tmp_path: Path) ->
     frame = pandas.DataFrame(rows, columns=["id", "sex", "n"])
     data = vectorize(frame, ln.Schema(sex=("F", "M")), person="id")
     for k, expected in ((1, (1, 0)), (3, (1, 2))):
-        found = data.tables_and_rest([()], records_per_person=k)
+        found = data.counted([()], records_per_person=k)
         assert (int(found.tables[0]), found.n_rest) == expected
 
 
 def test_counts_show_nothing_by_themselves() -> None:
     data = vectorize(pandas.DataFrame({"sex": ["F", "x"]}), ln.Schema(sex=("F", "M")))
-    assert "1" not in repr(data.tables_and_rest([("sex",)])).replace("1 tables", "")
+    assert "1" not in repr(data.counted([("sex",)])).replace("1 tables", "")
 
 
 # ------------------------------------------------------------------ the price

@@ -161,6 +161,6 @@ def test_odd_texts_have_their_cells(made: Any, kind: str, tmp_path: Path) -> Non
 
 
 def test_a_value_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("leastnoise.data.text_records.is_text", lambda value: True)
-    with refuses(Exception, "table", "InvalidInputException"):
+    monkeypatch.setattr("leastnoise.data.written_text.is_text", lambda value: True)
+    with refuses(Exception, "table", "UnicodeEncodeError"):
         check_odd_values(as_objects, "names", ["\ud800"], tmp_path)

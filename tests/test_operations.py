@@ -321,8 +321,8 @@ def test_zsh_and_fish_complete_commands_and_options(folder: Path) -> None:
 def test_only_an_approved_plan_is_measured_and_no_table_is_opened_before(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    digest = told("design spec.toml")["result"]["plan"]["digest"]
-    other = "0" * 64
+    result = told("design spec.toml")["result"]
+    digest, other = result["approval"], "0" * 64
 
     def opened(*given: Any, **options: Any) -> Any:
         raise AssertionError("a table was opened")
@@ -345,4 +345,4 @@ def test_only_an_approved_plan_is_measured_and_no_table_is_opened_before(
     assert run(f"measure altered.plan --data people.csv --approved {digest}").exit_code == 4
     assert not list(folder.glob("*-answers*"))
     found = told(f"publish spec.toml --data people.csv --plan spec.plan --approved {digest}")
-    assert found["result"]["plan"]["digest"] == digest
+    assert found["result"]["plan"]["digest"] == result["plan"]["digest"]

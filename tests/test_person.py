@@ -211,7 +211,7 @@ def earliest(table: Table, k: int) -> np.ndarray:
 
 def by_day(source: Any, k: int, earliest_by: str | None = "day") -> np.ndarray:
     data = vectorize(source, VISITS, person="id")
-    return data.tables_and_rest([("day", "sex")], records_per_person=k, earliest_by=earliest_by).tables[0]
+    return data.counted([("day", "sex")], records_per_person=k, earliest_by=earliest_by).tables[0]
 
 
 def until(table: Table, day: int) -> Table:
@@ -254,7 +254,7 @@ def test_every_source_keeps_the_earliest_records(source: Callable[[Table, Path],
 def test_only_a_declared_attribute_is_time() -> None:
     data = vectorize(as_pandas(visits(), Path()), VISITS, person="id")
     with refuses(SchemaError, "attribute", "week"):
-        data.tables_and_rest([()], records_per_person=1, earliest_by="week")
+        data.counted([()], records_per_person=1, earliest_by="week")
 
 
 def test_records_that_no_cell_takes_use_up_nothing() -> None:
@@ -370,8 +370,8 @@ def test_files_of_earlier_versions_do_not_say_and_lies_are_refused(tmp_path: Pat
 @pytest.mark.parametrize(
     ("k", "is_truncated", "words"),
     [
-        (3, True, "Every person, however many records they have: at most 3 records of each were counted, so"),
-        (1, True, "Every person, however many records they have: at most one record of each was counted, so"),
+        (3, True, "Every person, however many records they have: at most 3 records of each are counted, so"),
+        (1, True, "Every person, however many records they have: at most one record of each is counted, so"),
         (3, False, "Every person who has at most 3 records in the table. If somebody has more, the promise"),
         (3, None, "Every person who has at most 3 records in the table. If somebody has more, the promise"),
         (1, None, "Every person who has at most one record in the table."),

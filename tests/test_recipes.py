@@ -148,7 +148,7 @@ def test_a_night_is_paid_for_once(folder: Path, server: Server, monkeypatch: pyt
 def test_an_approved_plan_is_measured_and_r_reads_its_answers(folder: Path) -> None:
     designed = json.loads(leastnoise("leastnoise design town.toml --json").stdout)["result"]
     script = (str(RECIPES / "approve.sh"), "town.toml", "town.plan", "people.csv")
-    assert sh(*script, designed["plan"]["digest"]).returncode == 0
+    assert sh(*script, designed["approval"]).returncode == 0
     done = leastnoise("leastnoise publish town.toml --data people.csv --dossier dossier --out r.csv --quiet")
     assert done.exit_code == 0, done.stderr
     lines = (RECIPES / "read_answers.R").read_text()

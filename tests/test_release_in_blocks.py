@@ -33,7 +33,7 @@ from leastnoise.core.errors import (
     PlanFileError,
     TooLargeError,
 )
-from leastnoise.data import held_tables, vectorize
+from leastnoise.data import counted_tables, vectorize
 from leastnoise.privacy import Ledger
 from leastnoise.release import answer_pieces, block_measuring, measuring
 from leastnoise.release.block_folder import BlockFolder
@@ -179,7 +179,7 @@ def test_noise_has_the_variance_that_the_plan_states(folder: Path) -> None:
     assert len(z) > 48_000 and is_right(z) and not is_right(1.04 * z)
 
 
-def test_very_many_tables_are_counted_as_few_are() -> None:
+def test_very_many_tables_are_counted_as_few_are(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(5)
     import pandas as pd
 
@@ -188,8 +188,10 @@ def test_very_many_tables_are_counted_as_few_are() -> None:
     subsets = [*itertools.combinations(SCHEMA.names, 3), ("a2", "a0"), ("a1",), ()]
     for person, most in ((None, None), ("who", 2)):
         data = vectorize(frame, SCHEMA, person=person)
-        usual = data.tables_and_rest(subsets, ["a3", "a0"], records_per_person=most)
-        held = held_tables(data, subsets, ["a3", "a0"], records_per_person=most)
+        usual = data.counted(subsets, ["a3", "a0"], records_per_person=most)
+        with monkeypatch.context() as patch:
+            patch.setattr(counted_tables, "MAX_HELD_CELLS", 0)
+            held = data.counted(subsets, ["a3", "a0"], records_per_person=most)
         assert all(np.array_equal(held.table(s), t) for s, t in zip(subsets, usual.tables, strict=True))
         assert held.rest == (usual.n_rest, *usual.n_left_out)
         assert "not private" in repr(held)

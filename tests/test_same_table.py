@@ -33,8 +33,7 @@ from leastnoise.core.errors import (
     LedgerMismatchError,
     OverBudgetError,
 )
-from leastnoise.data import FileFormat, identity_of, version_digest
-from leastnoise.data.file_format import TableFiles
+from leastnoise.data import identity_of, version_digest
 from leastnoise.privacy import CellCosts, Charge, CountedTable, Ledger
 from leastnoise.privacy.ledger import rows
 from leastnoise.privacy.ledger import table_identity as tables
@@ -318,20 +317,17 @@ def test_a_file_that_changes_while_it_is_counted_costs_nothing(
 
 def test_the_digest_tells_files_apart_that_run_together(ledger: Ledger, tmp_path: Path) -> None:
     """The same bytes cut into files otherwise are other tables, and so are those read as another format."""
-    found = set()
-    for number, parts in enumerate(
-        (["sex\nF\n", "sex\nM\n"], ["sex\nF\nsex\n", "M\n"], ["sex\nF\nsex\nM\n"])
-    ):
+    once, found = "sex\nF\n", set()
+    for number, parts in enumerate(([once, once * 2], [once * 2, once], [once * 3])):
         folder = tmp_path / str(number)
         folder.mkdir()
         for i, part in enumerate(parts):
             (folder / f"{i}.csv").write_text(part)
-        files = TableFiles(sorted(map(str, folder.iterdir())), FileFormat())
-        found.add(version_digest(ln.Data(SCHEMA, "files", files), ledger.new_digest()))
+        files = list(folder.iterdir())
+        found.add(version_digest(ln.vectorize(files, SCHEMA), ledger.new_digest()))
     other = tmp_path / "0.tsv"
-    other.write_text("sex\nF\nsex\nM\n")
-    named = TableFiles([str(other)], FileFormat())
-    found.add(version_digest(ln.Data(SCHEMA, "files", named), ledger.new_digest()))
+    other.write_text(once * 3)
+    found.add(version_digest(ln.vectorize(other, SCHEMA), ledger.new_digest()))
     assert len(found) == 4
     vectors = ([1, 23], [12, 3], [1, 2, 3], [123])
     assert len({version_digest(np.array(x), ledger.new_digest()) for x in vectors}) == len(vectors)

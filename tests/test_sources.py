@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bz2
+import codecs
 import gzip
 import hmac
 import itertools
@@ -17,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 
 from leastnoise.core.errors import DataError
-from leastnoise.data import fit_of, identity_of, vectorize, version_digest
+from leastnoise.data import FileFormat, fit_of, identity_of, text_files, vectorize, version_digest
 from leastnoise.data.csv_records import MAX_RECORD
 from leastnoise.query import Categories, Schema
 from support import extra, refuses
@@ -82,7 +83,7 @@ def as_json(table: Table, folder: Path) -> Path:
 
 
 def as_packed_json(table: Table, folder: Path) -> str:
-    (folder / "t.ndjson.gz").write_bytes(gzip.compress(json_text(table).encode("utf-16")))
+    (folder / "t.ndjson.gz").write_bytes(gzip.compress(json_text(table).encode("utf-8-sig")))
     return str(folder / "*.gz")
 
 
@@ -279,7 +280,83 @@ def test_lines_of_json_that_are_no_records_are_left_out_alone(tmp_path: Path) ->
     dropped = fit_of(data).dropped
     assert (dropped.not_json, dropped.not_utf8, dropped.too_long) == (4, 1, 1)
     # A key that nobody has is a null in every record, and no error: it could be one record's.
-    assert vectorize(tmp_path / "t.jsonl", Schema(y=SMALL["x"])).tables_and_rest([()]).n_rest == 8
+    assert vectorize(tmp_path / "t.jsonl", Schema(y=SMALL["x"])).counted([()]).n_rest == 8
+
+
+# What may stand in front of a line: marks of every encoding, half marks, and the magic of other formats.
+PREFIXES = (
+    *(b"", codecs.BOM_UTF8, 2 * codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE),
+    *(codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE, b"\xef\xbb", b"\xff", b"\0", b"\x1f\x8b", b"PK\x03\x04"),
+    *("\ufeff".encode("utf-16-le"), 2 * "\ufeff".encode("utf-16-be"), b"+/v8", b"\x2b\x2f"),
+)
+ENCODED = [None, "utf-8", "utf-16-le", "utf-16-be", "cp1252"]
+
+
+def odd_line(rng: random.Random, encoding: str) -> bytes:
+    """A record behind a prefix, in the declared encoding or in another; without a line end."""
+    record = f'{{"x": {rng.choice(["0", "1", "2", chr(34) + "é" + chr(34)])}}}'
+    written = rng.choice([encoding, encoding, encoding, "utf-8", "utf-16-le", "utf-16-be"])
+    prefix = rng.choice(["\ufeff", 2 * "\ufeff", "\ufffe"]).encode(
+        "utf-16-le" if "16" in encoding else "utf-8"
+    )
+    line = rng.choice([b"", prefix, rng.choice(PREFIXES)]) + record.encode(written)
+    # A file in UTF-16 consists of pairs of bytes, and so does every record of it.
+    return line + b"\0" if "16" in encoding and len(line) % 2 else line
+
+
+def counted_lines(lines: list[bytes], encoding: str | None, folder: Path) -> list[int]:
+    end = "\n".encode(encoding or "utf-8")
+    (folder / "t.jsonl").write_bytes(b"".join(line + end for line in lines))
+    schema = Schema(x=Categories(["0", "1", "2"], null="other", other="?"))
+    found = vectorize(folder / "t.jsonl", schema, format=FileFormat(encoding=encoding)).vector()
+    return [int(count) for count in found]
+
+
+def disagreeing_pairs(encoding: str | None, folder: Path, seed: int, n: int) -> int:
+    """Of n pairs of files that differ by one line, how many do not differ by what that line counts alone."""
+    rng = random.Random(f"{seed}{encoding}")
+    wrong = 0
+    for _ in range(n):
+        lines = [odd_line(rng, encoding or "utf-8") for _ in range(rng.randint(1, 4))]
+        at = rng.choice([0, rng.randrange(len(lines))])
+        with_it, alone = (counted_lines(own, encoding, folder) for own in (lines, [lines[at]]))
+        without = counted_lines(lines[:at] + lines[at + 1 :], encoding, folder)
+        wrong += with_it != [a + b for a, b in zip(without, alone, strict=True)] or sum(alone) > 1
+    return wrong
+
+
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_the_first_bytes_of_a_line_decide_about_that_line_alone(encoding: str | None, tmp_path: Path) -> None:
+    assert disagreeing_pairs(encoding, tmp_path, seed=1, n=50) == 0
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("encoding", ENCODED)
+def test_the_first_bytes_of_many_lines(encoding: str | None, tmp_path: Path) -> None:
+    assert disagreeing_pairs(encoding, tmp_path, seed=2, n=300) == 0
+
+
+@pytest.mark.parametrize("encoding", [None, "utf-16-le"])
+def test_a_reader_that_takes_the_first_line_for_a_header_is_found(
+    encoding: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The twin: a byte order mark that decides wherever it stands."""
+    true = text_files.TextFile.__init__
+
+    def wrong(self: Any, *given: Any, has_header: bool = True, **more: Any) -> None:
+        true(self, *given, **more)
+
+    monkeypatch.setattr(text_files.TextFile, "__init__", wrong)
+    assert disagreeing_pairs(encoding, tmp_path, seed=1, n=50) > 0
+
+
+def test_a_mark_in_front_of_lines_of_json_costs_no_record(tmp_path: Path) -> None:
+    lines = [b'{"x": 0}', codecs.BOM_UTF8 + b'{"x": 1}']
+    assert counted_lines(lines, None, tmp_path) == counted_lines(lines[::-1], None, tmp_path) == [1, 1, 0, 0]
+    # UTF-16 is never guessed, and cannot be declared without saying which byte comes first.
+    assert counted_lines([codecs.BOM_UTF16_LE + b'{"x": 0}', *lines], None, tmp_path) == [1, 1, 0, 0]
+    with refuses(DataError, "encoding", "utf-16", "'utf-16-le'"):
+        counted_lines(lines, "utf-16", tmp_path)
 
 
 # ------------------------------------------------------------------ what cannot be read

@@ -24,7 +24,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 
 from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError, MissingExtraError
 from leastnoise.core.extras import missing_package
-from leastnoise.data.dialects import ENGINES, requirement_of
+from leastnoise.data.connections import ENGINES, requirement_of
 from leastnoise.data.sqlite_rows import SqliteTable
 
 _REMOTE = ("s3", "gs", "gcs", "r2", "https", "http")

@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
+
+import pyarrow as pa
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.placement import ValueKind
+from leastnoise.data.people import Person
+from leastnoise.query import Attribute, Bins, Integers, Periods, Schema
+
+# As what a value is read: text as it is written out, a whole number of any size, a float64, or a day.
+ValueKind = Literal["text", "whole", "number", "day"]
 
 
 def column_places(columns: Sequence[Any], names: Sequence[str], delimiter: str = "") -> list[int]:
@@ -57,6 +63,65 @@ _WANTED: dict[ValueKind | None, str] = {
     "day": "the schema declares as periods",
     None: "is read from plain text or whole numbers",
 }
+
+
+def kind_of_values(attribute: Attribute) -> ValueKind:
+    """As what the values of an attribute are read."""
+    if isinstance(attribute, Bins):
+        return "number"
+    if isinstance(attribute, Periods):
+        return "day"
+    return "whole" if isinstance(attribute, Integers) or not attribute.is_text else "text"  # type: ignore[attr-defined]
+
+
+def decimal_mark(attribute: Attribute) -> str:
+    """The mark that numbers are written out with where a column holds values of several types.
+
+    Numbers that are not whole are no dates, whatever forms of dates are declared.
+    """
+    if isinstance(attribute, Periods):
+        return "#"
+    return "." if attribute.clean is None else attribute.clean.decimal
+
+
+def family_of(kind: Any) -> str:
+    """The family of an Arrow type, as `check_kind` knows it."""
+    while isinstance(kind, pa.BaseExtensionType):
+        if str(kind) == "extension<arrow.uuid>":
+            return "plain"
+        kind = kind.storage_type
+    if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
+        return family_of(kind.value_type)
+    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    if is_text or is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+        return "plain"
+    if pa.types.is_date(kind):
+        return "date"
+    if pa.types.is_timestamp(kind):
+        return "date" if kind.tz is None else "zoned"
+    if pa.types.is_time(kind):
+        return "time"
+    if pa.types.is_nested(kind):
+        return "nested"
+    is_bytes = str(kind).partition("[")[0] in ("binary", "large_binary", "fixed_size_binary", "binary_view")
+    return "bytes" if is_bytes or pa.types.is_duration(kind) or pa.types.is_interval(kind) else "unknown"
+
+
+def check_types(schema: Schema, person: Person | None, types: Sequence[Sequence[Any]]) -> None:
+    """Return if the columns of a table can be read as a schema declares, and the last one as ids of people.
+
+    Args:
+        types: the Arrow types of each column; of the person's last, if there is one.
+    """
+    for name, kinds in zip(schema.names, types, strict=False):
+        attribute = schema[name]
+        has_zone = isinstance(attribute, Periods) and attribute.zone is not None
+        for kind in kinds:
+            check_kind(name, kind_of_values(attribute), family_of(kind), has_zone=has_zone)
+    if person is not None:
+        for kind in types[-1]:
+            check_kind(person.column, None, family_of(kind))
 
 
 def check_kind(name: str, kind: ValueKind | None, family: str, *, has_zone: bool = False) -> None:

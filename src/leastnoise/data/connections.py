@@ -10,12 +10,18 @@ DuckDB       a file that was closed is opened again
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
 from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError
+from leastnoise.core.extras import missing_package
 
 _T = TypeVar("_T")
+
+# The engines of Ibis whose tables are read.
+ENGINES = ("duckdb", "pyspark", "databricks", "postgres", "bigquery", "snowflake", "trino", "athena")
+# Engines with an extra of their own; Ibis has one for each of the others.
+_EXTRAS = {"pyspark": "spark", "postgres": "postgres"}
 
 # The optimiser of DuckDB that judges values by what a table's statistics say of all of them.
 STATISTICS = "statistics_propagation"
@@ -40,6 +46,12 @@ def withheld(step: str, run: Callable[[], _T]) -> _T:
         remedy="check that the table opens in its own program, that its columns are plain text or "
         "numbers, and that there is enough memory",
     )
+
+
+def requirement_of(engine: str) -> str:
+    """What pip is to install for an engine."""
+    extra = _EXTRAS.get(engine)
+    return f"ibis-framework[{engine}]" if extra is None else f"leastnoise[{extra}]"
 
 
 class _Engine(NamedTuple):
@@ -106,20 +118,6 @@ def _renew_duckdb(backend: Any) -> None:
     backend.reconnect()
 
 
-@contextmanager
-def without_statistics(engine: Any) -> Iterator[None]:
-    """A connection of DuckDB on which no statistics of a table decide what becomes of a value, meanwhile."""
-    before = engine.execute("SELECT current_setting('disabled_optimizers')").fetchall()[0][0]
-    listed = ",".join(filter(None, [before, STATISTICS]))
-    engine.execute(f"SET disabled_optimizers='{listed}'")
-    try:
-        yield
-    finally:
-        # A connection that was closed meanwhile takes no settings; what closed it is the error to raise.
-        with suppress(Exception):
-            engine.execute(f"SET disabled_optimizers='{before}'")
-
-
 _ENGINES = {
     "postgres": _Engine("PostgreSQL", _postgres_is_lost, lambda backend: backend.reconnect()),
     "pyspark": _Engine("Spark", _spark_is_lost, _renew_spark),
@@ -166,3 +164,33 @@ def connection_lost(backend: Any) -> DataUnavailableError:
         remedy="run this again when the engine is back: the same handle connects anew, and a release id pays "
         "once only. Tables that were temporary are gone with the connection",
     )
+
+
+def asked_of(backend: Any, run: Callable[[], _T]) -> _T:
+    """What ``run`` returns, on a connection that is made again where it was lost.
+
+    Raises:
+        DataUnavailableError: if the connection is lost on the way, or cannot be made.
+        MissingExtraError: if the engine needs a package that is not here.
+    """
+    return next(read_from(backend, lambda: iter([run()])))
+
+
+def read_from(backend: Any, run: Callable[[], Iterator[_T]]) -> Iterator[_T]:
+    """What ``run`` yields, as `asked_of`."""
+    renewed(backend)
+    missing = None
+    try:
+        yield from run()
+    except ImportError as error:
+        missing = error.name
+    except LeastnoiseError:
+        raise
+    except Exception:
+        if not is_lost(backend):
+            raise
+    else:
+        return
+    if missing is None:
+        raise connection_lost(backend)
+    raise missing_package(missing, requirement=requirement_of(backend.name), why="reading this Ibis table")

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from leastnoise.core.errors import DataError
 from leastnoise.data.people import Person
 from leastnoise.data.placing import Placer
 from leastnoise.data.table_cover import Subset, n_cells
@@ -70,7 +69,7 @@ class Question:
 
     @property
     def n_counts(self) -> int:
-        """The length of a `Tally`: all cells of all blocks, records in no cell, and those left out by each."""
+        """The length of a `Tally`: cells of all blocks, records in no cell, those that each leaves out."""
         return sum(self.sizes) + 1 + len(self.left_out_by)
 
 
@@ -162,12 +161,6 @@ def placed_batches(batches: Iterable[Sequence[Any]], question: Question) -> Iter
         for place, own in zip(placers, codes, strict=True):
             is_rest |= own == place.none
         yield Placed(codes, is_rest, None if question.person is None else question.person.ids(columns[-1]))
-
-
-def check_lengths(columns: Sequence[Any]) -> None:
-    """Return if all columns of a batch have one length."""
-    if len({len(column) for column in columns}) > 1:
-        raise DataError("the columns of the table have different lengths", field="table")
 
 
 def count_batches(batches: Iterable[Sequence[Any]], question: Question) -> Tally:

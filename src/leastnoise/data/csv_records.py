@@ -21,24 +21,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Generator, Sequence
-from typing import Any
+from typing import Any, Protocol
+
+import pyarrow as pa
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.csv_blocks import (
-    LINE_FEED,
-    NO_QUOTE,
-    CsvBlock,
-    DroppedRecords,
-    TextColumn,
-    column_of,
-    joined,
-)
-from leastnoise.data.text_files import TextFile
+from leastnoise.data.csv_blocks import LINE_FEED, NO_QUOTE, CsvBlock
+from leastnoise.data.raw_table import DroppedRecords
+from leastnoise.data.text_files import MAX_RECORD
 
-# Bytes of a record without its line end; a longer record is dropped. DuckDB's own reader takes as many.
-MAX_RECORD = 2**21
-# Bytes that are read at once. A scan of 2 million records of four fields took 0.88 s in blocks of 2^18
-# bytes and 0.83 s in these, because the engine's threads take turns less often.
+# Bytes that are read at once; a batch of records is about as long, and fits into the caches of a processor.
 _BLOCK = 2**20
 # Bytes of records that are taken one by one where a line is dropped, and then at once. Where that was one
 # line in a thousand, counting 500,000 took 1.3 s so, and 2.5 s with all of them one by one.
@@ -134,6 +126,16 @@ def _split(record: bytes, syntax: _Syntax) -> list[bytes | None]:
 # ------------------------------------------------------------------ a file
 
 
+class Bytes(Protocol):
+    """Bytes in UTF-8, read one piece after the other."""
+
+    def read(self, size: int, /) -> bytes:
+        """At most so many bytes; none only at the end."""
+
+    def seek(self, position: int, /) -> None:
+        """Go back to a position; asked for where a quote does not close."""
+
+
 class CsvReader:
     """The records of one file, from its header on.
 
@@ -144,9 +146,7 @@ class CsvReader:
         DataError: if the header is too long or does not close a quote.
     """
 
-    def __init__(
-        self, file: TextFile, separator: str, dropped: DroppedRecords, quote: str | None = '"'
-    ) -> None:
+    def __init__(self, file: Bytes, separator: str, dropped: DroppedRecords, quote: str | None = '"') -> None:
         self._file = file
         self._syntax = _Syntax(separator, quote)
         self._dropped = dropped
@@ -176,8 +176,8 @@ class CsvReader:
         # Names that are no UTF-8 match no column; they must not raise.
         return [(name or b"").decode("utf-8", "surrogateescape") for name in _split(line, self._syntax)]
 
-    def blocks(self, places: Sequence[int]) -> Generator[list[TextColumn], None, None]:
-        """The columns at these places of the header, some records at a time."""
+    def blocks(self, places: Sequence[int]) -> Generator[list[Any], None, None]:
+        """The columns at these places of the header, some records at a time: Arrow arrays of texts."""
         # Bytes that records are looked for in at once: few after a line that is dropped, where others like
         # it may follow.
         width = widest = 2 * (MAX_RECORD + _BLOCK)
@@ -185,8 +185,8 @@ class CsvReader:
             self._fill()
             if not len(self._rest):
                 return
-            # One block for the engine, whose threads would wait for many small ones.
-            pieces: list[list[TextColumn]] = []
+            # One batch, and not many small ones where lines are dropped.
+            pieces: list[list[Any]] = []
             is_incomplete = False
             while len(self._rest) and not is_incomplete:
                 data = self._rest[:width]
@@ -205,10 +205,10 @@ class CsvReader:
                     width, is_incomplete = min(2 * width, widest), is_all
                 else:
                     rows, is_incomplete = self._one_by_one()
-                    pieces.append([column_of([row[place] for row in rows]) for place in places])
+                    pieces.append([_texts([row[place] for row in rows]) for place in places])
                     width = _FEW
             if pieces:
-                yield [joined(parts) for parts in zip(*pieces, strict=True)]
+                yield [pa.concat_arrays(parts) for parts in zip(*pieces, strict=True)]
             if len(self._rest) > MAX_RECORD + 2:
                 self._skip()
 
@@ -295,6 +295,11 @@ class CsvReader:
         else:
             self._file.seek(offset)
             self._rest, self._offset, self._ends_line, self._is_end = b"", offset, True, False
+
+
+def _texts(fields: Sequence[bytes | None]) -> Any:
+    """Fields, which are known to be UTF-8, as an Arrow array of texts."""
+    return pa.array(fields, type=pa.large_binary()).view(pa.large_string())
 
 
 def _without_line_end(record: bytes) -> bytes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -30,8 +30,8 @@ class FileFormat(NotebookValue):
     Args:
         separator: the character between fields; by default a comma in .csv and a tab in .tsv files.
         quote: the character around fields that hold separators, ``'"'`` or ``"'"``; None for files without.
-        encoding: "utf-8", "utf-16", "cp1252" (Windows), "iso-8859-1" and a few others. A byte order mark
-            decides unless one is given.
+        encoding: "utf-8", "utf-16", "cp1252" (Windows), "iso-8859-1" and a few others. A byte order mark in
+            front of the header decides unless one is given; JSON Lines have no header and are in UTF-8 then.
         sheet: the name of the sheet of a spreadsheet; the first one by default.
 
     Example:
@@ -68,19 +68,3 @@ class FileFormat(NotebookValue):
 # What the folders of a file say of all its records, by the name of the column; None where they say that there
 # is no value.
 FolderValues = Mapping[str, str | None]
-
-
-class TableFiles(list[str]):
-    """The paths of a table's files, how all of them are written, and what the folders of some give.
-
-    Attributes:
-        format: how they are written.
-        taken: the columns that a file lacks and its folders give, by the path of the file.
-    """
-
-    def __init__(
-        self, paths: Sequence[str], format: FileFormat, taken: Mapping[str, FolderValues] | None = None
-    ) -> None:
-        super().__init__(paths)
-        self.format = format
-        self.taken = dict(taken or {})

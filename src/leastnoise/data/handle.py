@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import math
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,36 +13,21 @@ from leastnoise.core.errors import DataError, TooLargeError
 from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.core.remedies import Argument, Remedy
-from leastnoise.data import duckdb_scan, ibis_scan
-from leastnoise.data.addresses import opened_address, opened_lake
-from leastnoise.data.block_counts import MAX_COUNTED_CELLS
-from leastnoise.data.connections import connection_lost, is_lost, renewed, withheld
-from leastnoise.data.file_format import FileFormat, TableFiles
-from leastnoise.data.file_names import are_files, files_named, is_address, lake_of
+from leastnoise.data.columns import check_types, decimal_mark
+from leastnoise.data.connections import withheld
+from leastnoise.data.counted_tables import MAX_HELD_CELLS, CountedTables, check_held
+from leastnoise.data.counting import Question, placed_batches
+from leastnoise.data.engines import engine_table
+from leastnoise.data.file_format import FileFormat
+from leastnoise.data.files import FilesTable
+from leastnoise.data.limiting import limited
 from leastnoise.data.people import Person, checked_person
-from leastnoise.data.scan_progress import ScanPlan, ScanProgress, ScanWatch
-from leastnoise.data.snapshots import CHANGED, Scan
-from leastnoise.data.sources import (
-    ACCEPTED,
-    OPENERS,
-    is_in_engine,
-    snapshot,
-    table_from_capsule,
-)
-from leastnoise.data.table_cover import (
-    MAX_BLOCKS,
-    Block,
-    LeftOut,
-    Subset,
-    TablesAndRest,
-    first_holders,
-    n_cells_of,
-    plan_scans,
-    summed,
-)
+from leastnoise.data.raw_table import DroppedRecords, RawTable
+from leastnoise.data.scan_progress import ScanProgress, ScanWatch
+from leastnoise.data.sources import ACCEPTED, raw_table
+from leastnoise.data.spark import SparkTable
+from leastnoise.data.table_cover import Subset, covering_blocks, n_cells
 from leastnoise.query import Schema
-
-_T = TypeVar("_T")
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,16 +37,17 @@ class Data(NotebookValue):
     Attributes:
         schema: the declared attributes.
         kind: where the records are.
+        table: what hands over their raw columns.
         who: the column that identifies the person, and the ids in it that identify nobody; None without one.
         is_held: whether the records are in memory and cannot change while this handle exists.
         format: how its files are written, where it is read from files.
     """
 
-    _unlisted = unlisted("tables_and_rest")
+    _unlisted = unlisted("counted batches table")
 
     schema: Schema
     kind: str
-    _source: Any = field(repr=False)
+    table: RawTable = field(repr=False)
     who: Person | None = None
     is_held: bool = field(default=False, repr=False)
     format: FileFormat = field(default=FileFormat(), repr=False)
@@ -110,17 +93,16 @@ class Data(NotebookValue):
         records_per_person: int | None = None,
         progress: Callable[[ScanProgress], object] | None = None,
     ) -> list[npt.NDArray[np.int64]]:
-        """The counts of many cross tables, from as few scans of the table as the engine allows.
+        """The counts of many cross tables, from one reading of the table.
 
-        Small tables are counted together as sums of larger ones, and as many as one
-        query takes at once: all 190 pairs of 20 attributes take one scan.
+        Small tables are counted together as sums of larger ones.
 
         Args:
             subsets: the attributes of each table, as in ``[("age", "sex"), ("age",), ()]``;
                 ``()`` asks for the number of records in the schema's cells.
             records_per_person: as in `counts`.
-            progress: called with a `ScanProgress` about twice a second while the engine works; an exception
-                that it raises ends the count.
+            progress: called with a `ScanProgress` about twice a second meanwhile; an exception that it raises
+                ends the count.
 
         Guarantee:
             That of `counts`, for each table; and every table is a sum of the same cells of
@@ -129,7 +111,7 @@ class Data(NotebookValue):
         Raises:
             SchemaError: if the schema declares no such attribute.
             DataError: if a table is not named by attributes, each once, the source cannot
-                be read or changes meanwhile, or ``records_per_person`` is asked of data
+                be read, or ``records_per_person`` is asked of data
                 without a person.
             TooLargeError: if the tables hold more than MAX_ENTRIES cells together, before
                 anything is read.
@@ -142,9 +124,11 @@ class Data(NotebookValue):
             [array([2, 1]), array([[1, 1],
                    [0, 1]]), array(3)]
         """
-        return self.tables_and_rest(subsets, records_per_person=records_per_person, progress=progress).tables
+        asked = [self._checked_subset(subset) for subset in subsets]
+        self._check_size(asked)
+        return self.counted(asked, records_per_person=records_per_person, progress=progress).tables
 
-    def tables_and_rest(
+    def counted(
         self,
         subsets: Iterable[Iterable[str]],
         left_out_by: Sequence[str] = (),
@@ -152,8 +136,10 @@ class Data(NotebookValue):
         records_per_person: int | None = None,
         earliest_by: str | None = None,
         progress: Callable[[ScanProgress], object] | None = None,
-    ) -> TablesAndRest:
-        """What `tables` gives, and the number of records in no cell: true numbers, to be kept secret.
+    ) -> CountedTables:
+        """What `tables` gives, held together, and the number of records in no cell: true, to be kept secret.
+
+        The table is read once, however many tables are asked for.
 
         Args:
             subsets, records_per_person, progress: as in `tables`.
@@ -173,102 +159,43 @@ class Data(NotebookValue):
             SchemaError, DataError, TooLargeError: as `tables` does.
         """
         asked = [self._checked_subset(subset) for subset in subsets]
-        flags = [LeftOut(name) for name in self._checked_subset(left_out_by)]
-        self._check_size(asked)
+        flags = self._checked_subset(left_out_by)
+        check_held([n_cells(subset, self.schema) for subset in asked])
         if records_per_person is not None:
             self._check_truncation(records_per_person)
         if earliest_by is not None:
             self._checked_subset([earliest_by])
-        if not asked:
-            return TablesAndRest([], 0, ())
-        scans = self._scans(asked, flags)
-        watch = ScanWatch(progress, len(scans))
-        holders = first_holders(
-            asked, [block for scan in scans for block in scan if isinstance(block, tuple)]
-        )
-        found: dict[int, npt.NDArray[np.int64]] = {}
-        n_left_out: list[int] = []
-        totals, rests = set(), set()
-        with self._scanner(records_per_person, len(scans), earliest_by) as scan:
-            for blocks in scans:
-                for block, x in zip(blocks, self._scanned(scan, blocks, watch), strict=True):
-                    if isinstance(block, LeftOut):
-                        n_left_out.append(int(x[1]))
-                        continue
-                    counts = x[:-1]
-                    totals.add(int(counts.sum()))
-                    rests.add(int(x[-1]))
-                    for place in holders[block]:
-                        found[place] = summed(counts, block, asked[place], self.schema)
-        # What no engine should let happen; a version held wrongly would show here first.
-        if len(totals) > 1 or len(rests) > 1:
-            raise DataError(CHANGED, field="table")
-        return TablesAndRest([found[place] for place in range(len(asked))], rests.pop(), tuple(n_left_out))
+        person = None if records_per_person is None else self.who
+        # Without a table, only the records in no cell are counted.
+        blocks = tuple(covering_blocks(asked, self.schema))
+        question = Question(self.schema, blocks, flags, person, records_per_person, earliest_by)
+        found = CountedTables(asked, question)
+        watch = ScanWatch(progress)
+        watch.stop = self.table.stop
+        watch.run(lambda: withheld("counting the table", lambda: self._read(question, found, watch)))
+        return found
 
-    def scan_plan(self, subsets: Iterable[Iterable[str]]) -> ScanPlan:
-        """How `tables` would count these tables; reads no record.
+    def _read(self, question: Question, found: CountedTables, watch: ScanWatch) -> None:
+        """Count the table: here, or where its parts are."""
+        if isinstance(self.table, SparkTable) and sum(question.sizes) <= MAX_HELD_CELLS:
+            found.hold(self.table.tally(question))
+            return
+        records = placed_batches(self.batches(question, watch, DroppedRecords()), question)
+        found.add(records if question.limit is None else limited(records, question))
 
-        Asks Spark's executors, once per session, whether they have Python, NumPy and PyArrow.
+    def batches(self, question: Question, watch: ScanWatch, dropped: DroppedRecords) -> Iterator[list[Any]]:
+        """The raw columns of a question, some records at a time, until somebody stops the count.
 
         Args:
-            subsets: as in `tables`.
+            question: what is counted.
+            watch: who may stop it.
+            dropped: where to count what is no record.
         """
-        scans = self._scans([self._checked_subset(subset) for subset in subsets], [])
-        sizes = [sum(n_cells_of(block, self.schema) for block in scan) for scan in scans]
-        if (backend := self._backend) is not None:
-            name, routes = backend.name, [ibis_scan.route_of(backend, n) for n in sizes]
-        else:
-            name, routes = "duckdb", ["numpy" if n <= MAX_COUNTED_CELLS else "sql" for n in sizes]
-        return ScanPlan(name, tuple(map(len, scans)), tuple(routes))
-
-    def _scans(self, asked: list[Subset], flags: list[LeftOut]) -> list[list[Block]]:
-        scans: list[list[Block]] = [list(scan) for scan in plan_scans(asked, self.schema)]
-        for flag in flags:
-            if len(scans[-1]) == MAX_BLOCKS:
-                scans.append([])
-            scans[-1].append(flag)
-        return scans
-
-    @contextmanager
-    def _scanner(
-        self, records_per_person: int | None, n_scans: int, earliest_by: str | None
-    ) -> Iterator[Scan]:
-        """Scans that see one version of the table; what the engine says of an error is withheld."""
-        given = (self._source, self.schema, self.who, records_per_person)
-        held = ExitStack()
-        if self._backend is not None:
-            renewed(self._backend)
-        opening = scanner(*given, n_scans=n_scans, earliest_by=earliest_by)
-        scan = self._withheld(lambda: held.enter_context(opening))
-        try:
-            yield scan
-        except BaseException:
-            # The error at hand is the one to tell; what closing says of an engine that still works is not.
-            raised = sys.exc_info()
-            with suppress(Exception):
-                held.__exit__(*raised)
-            raise
-        self._withheld(held.close)
-
-    def _scanned(self, scan: Scan, blocks: list[Block], watch: ScanWatch) -> list[npt.NDArray[np.int64]]:
-        """The counts of some blocks, from one scan of the table."""
-        return watch.scan(lambda: self._withheld(lambda: scan(blocks, watch)))
-
-    @property
-    def _backend(self) -> Any:
-        """The connection to the engine that the records are in; None where they are read here."""
-        return self._source[1].get_backend() if is_in_engine(self._source) else None
-
-    def _withheld(self, run: Callable[[], _T]) -> _T:
-        """What ``run`` returns; if it fails, an error that tells if the connection is lost, and no more."""
-        failed = None
-        try:
-            return withheld("counting the table", run)
-        except DataError as error:
-            failed = error
-        if self._backend is not None and is_lost(self._backend):
-            raise connection_lost(self._backend)
-        raise failed
+        marks = [decimal_mark(self.schema[name]) for name in self.schema]
+        marks += [] if question.person is None else ["."]
+        for columns in self.table.batches(question.columns, marks, dropped):
+            watch.check()
+            yield columns
 
     def _checked_subset(self, subset: Iterable[str]) -> Subset:
         if isinstance(subset, str) or not isinstance(subset, Iterable):
@@ -285,8 +212,8 @@ class Data(NotebookValue):
         return attributes
 
     def _check_size(self, asked: list[Subset]) -> None:
-        """Refuse what would not fit; the counts in the engine are never more than those handed out."""
-        sizes = [math.prod(self.schema[name].size for name in subset) for subset in asked]
+        """Refuse what would not fit."""
+        sizes = [n_cells(subset, self.schema) for subset in asked]
         if sum(sizes) <= MAX_ENTRIES:
             return
         if len(asked) == 1:
@@ -384,24 +311,15 @@ def vectorize(
 def _handle(source: Any, schema: Schema, who: Person | None, declared: FileFormat) -> Data:
     """The handle of `vectorize` on whatever it is that holds the table."""
     columns = schema.names if who is None else (*schema.names, who.column)
-    if are_files(source):
-        files = withheld("looking for the files", lambda: TableFiles(files_named(source), declared))
-        taken = withheld("opening the table", lambda: duckdb_scan.check_columns(files, columns))
-        return Data(schema, "files", TableFiles(files, declared, taken), who, format=declared)
-    if is_address(source):
-        source = withheld("opening the table", lambda: opened_address(source))
-    elif (lake := lake_of(source)) is not None:
-        source = withheld("opening the table", lambda: opened_lake(source, lake, columns))
-    if declared != FileFormat():
+    table = raw_table(source, columns, declared)
+    if table is None:
+        table = withheld("opening the table", lambda: engine_table(source, columns))
+    if table is None:
+        raise DataError.must("table", f"be {ACCEPTED}", given=type(source))
+    if declared != FileFormat() and not isinstance(table, FilesTable):
         raise DataError.must("format", "be given for files only", given=type(source))
-    for base in type(source).__mro__:
-        library = base.__module__.lstrip("_").partition(".")[0]
-        if (library, base.__name__) in OPENERS:
-            return _opened(source, library, base.__name__, schema, who)
-    if hasattr(type(source), "__arrow_c_stream__"):
-        table = withheld("opening the table", lambda: table_from_capsule(source, columns))
-        return _opened(table, "pyarrow", "Table", schema, who)
-    raise DataError.must("table", f"be {ACCEPTED}", given=type(source))
+    check_types(schema, who, withheld("opening the table", lambda: table.types(columns)))
+    return Data(schema, table.kind, table, who, table.is_held, declared)
 
 
 def _require_made_with(data: Data, schema: Schema, person: str | None, who: Person | None) -> None:
@@ -428,30 +346,3 @@ def _require_made_with(data: Data, schema: Schema, person: str | None, who: Pers
             field="person",
             given=person,
         )
-
-
-def _opened(source: Any, library: str, name: str, schema: Schema, who: Person | None) -> Data:
-    table, is_held = withheld("opening the table", lambda: snapshot(source, library, name))
-    opened = (OPENERS[library, name], table)
-    if is_in_engine(opened):
-        withheld("opening the table", lambda: ibis_scan.check_table(table, schema, who))
-    return Data(schema, f"{library} {name}", opened, who, is_held)
-
-
-def scanner(
-    source: Any,
-    schema: Schema,
-    person: Person | None,
-    records_per_person: int | None,
-    *,
-    n_scans: int,
-    earliest_by: str | None = None,
-) -> AbstractContextManager[Scan]:
-    """A function that counts blocks of attributes in one scan; all scans see one version of the table."""
-    if is_in_engine(source):
-        return ibis_scan.scanner(
-            source[1], schema, person, records_per_person, n_scans=n_scans, earliest_by=earliest_by
-        )
-    return duckdb_scan.scanner(
-        source, schema, person, records_per_person, n_scans=n_scans, earliest_by=earliest_by
-    )

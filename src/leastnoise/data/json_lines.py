@@ -1,6 +1,8 @@
 """Records of JSON Lines: one object a line, and each line by itself.
 
-A record ends at a line feed, and so does a file; an empty line is none.
+A record ends at a line feed, and so does a file; an empty line is none. A file is in UTF-8 unless another
+encoding is declared, because its first bytes belong to a record. A byte order mark in front of any line is
+left away, in front of the first one as of all others.
 A line of more than MAX_RECORD bytes is dropped, and so is one that is not in UTF-8 or is no JSON object.
 A key that an object lacks is a null, as if it were written: no line says which keys there are, so a table
 in JSON is never refused for a column that it lacks.
@@ -11,12 +13,12 @@ Values are read one by one, as in a column of mixed values: text as it is, 18 an
 from __future__ import annotations
 
 import json
+from codecs import BOM_UTF8
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from leastnoise.data.csv_blocks import DroppedRecords
-from leastnoise.data.csv_records import MAX_RECORD
-from leastnoise.data.text_files import TextFile
+from leastnoise.data.raw_table import DroppedRecords
+from leastnoise.data.text_files import MAX_RECORD, TextFile
 
 # Bytes that are read at once.
 _BLOCK = 2**20
@@ -64,7 +66,7 @@ def _lines(file: TextFile, dropped: DroppedRecords) -> Generator[list[bytes], No
 
 def _record(line: bytes, dropped: DroppedRecords) -> dict[str, Any] | None:
     """The object of a line, or None if it is dropped."""
-    line = line.removesuffix(b"\r")
+    line = line.removeprefix(BOM_UTF8).removesuffix(b"\r")
     if len(line) > MAX_RECORD:
         dropped.too_long += 1
         return None

@@ -26,13 +26,19 @@ import pyarrow.compute as pc
 
 from leastnoise.core.errors import DataError
 from leastnoise.core.remedies import Argument, Remedy
-from leastnoise.data.placing import NOWHERE, plain_array, python_values, readable_texts, stored
+from leastnoise.data.placing import (
+    NOWHERE,
+    is_temporal,
+    plain_array,
+    python_values,
+    readable_texts,
+    stored,
+)
 from leastnoise.query import text_of
+from leastnoise.query.schema.calendar import SECONDS_OF_DAY
 
 # Whole numbers below this in size are told apart by floats with as many bits of precision.
 _WHOLE_BELOW = {"double": 2**53, "float": 2**24, "halffloat": 2**11}
-WHOLE_BELOW = {"float64": 2**53, "float32": 2**24, "float16": 2**11}
-WHOLE_FLOAT_TEXT = r"(0|-?[1-9][0-9]{0,14})[.]0"
 
 # Text that other programs write for a whole float: digits and ".0". Fifteen digits are below 2^53.
 _WHOLE_FLOAT_TEXT = r"^(0|-?[1-9][0-9]{0,14})[.]0$"
@@ -81,9 +87,23 @@ def _ids_of(column: Any) -> Any:
         digits = pa.array(np.where(is_whole, number, 0).astype(np.int64)).cast(pa.large_string())
         known = pc.and_(pa.array(is_whole), column.is_valid())
         return pc.if_else(known, digits, pa.scalar(None, pa.large_string()))
-    return pa.array(
-        map(_written, python_values(column), column.is_valid().to_pylist()), type=pa.large_string()
-    )
+    texts = map(_written, python_values(column), column.is_valid().to_pylist())
+    finest = _finest(kind)
+    if finest is not None:
+        # Python's times stop at the microsecond, its dates at the day; what is finer keeps its number.
+        unit, name = finest
+        texts = (
+            f"{number}{name}" if text is not None and number % unit else text
+            for text, number in zip(texts, stored(column).tolist(), strict=True)
+        )
+    return pa.array(texts, type=pa.large_string())
+
+
+def _finest(kind: Any) -> tuple[int, str] | None:
+    """How many of the stored numbers Python takes for one moment or day, and the name of their unit."""
+    if pa.types.is_date64(kind):
+        return SECONDS_OF_DAY * 1000, " ms"
+    return (1000, " ns") if is_temporal(kind) and getattr(kind, "unit", None) == "ns" else None
 
 
 def _written(value: Any, is_there: bool) -> str | None:

@@ -72,9 +72,7 @@ class Placer:
 
     def __init__(self, attribute: Attribute) -> None:
         self.none = attribute.size
-        self.code_type: Any = next(
-            kind for kind in (np.uint8, np.uint16, np.uint32, np.int64) if self.none <= np.iinfo(kind).max
-        )
+        self.code_type = code_type(attribute.size)
         self._attribute = attribute
         self._outside = attribute.n_values if attribute.outside == "other" else self.none
         self._null = attribute.n_values if attribute.null == "other" else self.none
@@ -251,8 +249,9 @@ class Placer:
             found = np.searchsorted(edges[1:-1], x, side="right")  # type: ignore[assignment]
         codes = found.astype(self.code_type)
         if not self._is_clamped:
-            # The last edge is outside, but for infinity.
-            is_inside = (x >= edges[0]) & ((x < edges[-1]) | (edges[-1] == math.inf))
+            # The last edge is outside, but for a declared infinity.
+            is_open = self._attribute.edges[-1] == math.inf  # type: ignore[attr-defined]
+            is_inside = (x >= edges[0]) & ((x < edges[-1]) | is_open)
             codes[~is_inside] = self._outside
         return codes
 
@@ -391,6 +390,11 @@ class Placer:
             return self._outside
         cell = self._attribute.place(value.decode() if isinstance(value, bytes) else value)
         return self.none if cell is None else cell
+
+
+def code_type(size: int) -> Any:
+    """The narrowest type of whole numbers that holds the codes of this many cells, and none."""
+    return next(kind for kind in (np.uint8, np.uint16, np.uint32, np.int64) if size <= np.iinfo(kind).max)
 
 
 # ------------------------------------------------------------------ what Arrow arrays hold

@@ -74,3 +74,6 @@ class RawTable(ABC):
             Every array holds the stored values as they are. No value stops or changes the reading of
             another: what a type cannot hold is a null.
         """
+
+    def stop(self) -> None:  # noqa: B027 - most tables wait for nothing
+        """End what `batches` waits for, which then fails; may be called from another thread."""

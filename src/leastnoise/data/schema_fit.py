@@ -9,18 +9,28 @@ handed to the caller and goes nowhere else; `repr` shows none of it.
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from leastnoise.core.errors import DataError
+import numpy as np
+import pyarrow as pa
+
 from leastnoise.core.notebook import NotebookValue
 from leastnoise.data.connections import withheld
-from leastnoise.data.csv_blocks import DroppedRecords
-from leastnoise.data.duckdb_scan import opened, with_cells, with_index
+from leastnoise.data.counting import Placed, Question
 from leastnoise.data.handle import Data
-from leastnoise.data.placement import placement_of
-from leastnoise.data.sources import is_in_engine
-from leastnoise.query import Attribute, Bins, Integers, Periods, Schema
+from leastnoise.data.limiting import sorting_engine
+from leastnoise.data.placing import NOWHERE, Placer, plain_array, python_values
+from leastnoise.data.raw_table import DroppedRecords
+from leastnoise.data.scan_progress import ScanWatch
+from leastnoise.query import Attribute, Integers, text_of
+
+# Different undeclared values of a column that are remembered, at most; beyond, the rarest are forgotten.
+_MAX_EXAMPLES = 2**18
+# The label of a cell for missing values alone, which no declared value is called.
+_MISSING = "\0"
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -95,7 +105,7 @@ def fit_of(data: Data, *, records_per_person: int = 1, n_examples: int = 0) -> S
     """How many records of a table are not what its schema declares, column by column.
 
     Args:
-        data: files or a data frame, from `vectorize`.
+        data: a table, from `vectorize`.
         records_per_person: the limit to hold persons against, where the data names them.
         n_examples: how many undeclared values to give of each column, the most frequent first.
 
@@ -103,100 +113,110 @@ def fit_of(data: Data, *, records_per_person: int = 1, n_examples: int = 0) -> S
         None: the numbers are true and have no noise. They are for those who may see the table.
 
     Raises:
-        DataError: if the table cannot be read, or is held by another engine.
+        DataError: if the table cannot be read.
     """
-    if is_in_engine(data._source):
-        raise DataError(
-            "a table in a query engine cannot be checked",
-            field="table",
-            given=type(data._source),
-            remedy="write it to a file and check that, as in table.to_parquet('people.parquet')",
-        )
     return withheld("checking the table", lambda: _fit(data, records_per_person, n_examples))
 
 
 def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
-    schema, n = data.schema, len(data.schema.names)
-    # Read as if numbers were clamped, so that one too large for any type is told from one that is none.
-    readable = Schema({name: _with_outside(schema[name], "clamp") for name in schema})
-    as_written = n_examples > 0
-    with opened(data._source, readable, data.who, as_written=as_written) as table:
-        engine, query, parameters, texts = table
-        copies = [f"v{k} AS v{k + n}, p{k} AS p{k + n}" for k in range(n)]
-        copies += [f"{_is_read(schema[name], k)} AS r{k}" for k, name in enumerate(schema)]
-        query = f"SELECT *, {', '.join(copies)} FROM ({query})"
-        # By what is declared alone, and once more by the policies, as the records will be counted.
-        for k, name in enumerate(schema):
-            query = with_index(
-                engine, placement_of(_with_outside(schema[name], "drop")), k, query, parameters
-            )
-        query = with_cells(engine, schema, query, parameters, first=n)
-        is_counted = " AND ".join(f"i{k + n} IS NOT NULL" for k in range(n))
-        tallies = [f"count(*) FILTER ({is_counted})"]
-        for k in range(n):
-            is_out = f"i{k + n} IS NULL"
-            conditions = [f"NOT p{k}", f"p{k} AND NOT r{k}", _is_undeclared(k)]
-            conditions += [f"{_is_undeclared(k)} AND {is_out}", is_out]
-            tallies += [f"count(*) FILTER ({condition})" for condition in conditions]
-        n_records, n_counted, *numbers = engine.execute(
-            f"SELECT count(*), {', '.join(tallies)} FROM ({query})", parameters
-        ).fetchone()
-        dropped = texts.dropped
-        examples: list[tuple[tuple[str, int], ...]] = [()] * n
-        if n_examples:
-            examples = [_examples(engine, query, parameters, k, n_examples) for k in range(n)]
-        person = None
-        if data.person is not None:
-            counted = f"SELECT who FROM ({query}) WHERE {is_counted}"
-            person = _persons(engine, counted, parameters, records_per_person)
-    columns = []
-    for k, name in enumerate(schema):
-        missing, unreadable, undeclared, undeclared_out, out = map(int, numbers[5 * k : 5 * k + 5])
-        own = ColumnFit(name, schema[name], missing, unreadable, undeclared, undeclared_out, out, examples[k])
-        columns.append(own)
-    return SchemaFit(n_records, n_counted, tuple(columns), person, dropped)
+    question = Question(data.schema, (), person=data.who)
+    dropped = DroppedRecords()
+    columns = [_ColumnTally(name, data.schema[name], n_examples) for name in data.schema]
+    total = _Total()
+
+    def records() -> Iterator[Placed]:
+        for batch in data.batches(question, ScanWatch(None), dropped):
+            codes = [own.add(column) for own, column in zip(columns, batch, strict=False)]
+            placed = total.add(columns, codes)
+            yield placed if data.who is None else placed._replace(who=data.who.ids(batch[-1]))
+
+    person = None
+    if data.who is None:
+        for _ in records():
+            pass
+    else:
+        person = _persons(records(), data.schema.shape, records_per_person)
+    return SchemaFit(total.n_records, total.n_counted, tuple(own.fit() for own in columns), person, dropped)
 
 
-def _with_outside(attribute: Attribute, outside: str) -> Attribute:
-    """The same declared numbers with another policy; names have no ends, and stay as they are."""
+class _Total:
+    """How many records there are, and how many of them every attribute has a cell for."""
+
+    def __init__(self) -> None:
+        self.n_records = self.n_counted = 0
+
+    def add(self, columns: Iterable[_ColumnTally], codes: list[Any]) -> Placed:
+        """Some records in their cells."""
+        is_rest = np.zeros(len(codes[0]), dtype=np.bool_)
+        for own, code in zip(columns, codes, strict=True):
+            is_rest |= code == own.none
+        self.n_records += len(is_rest)
+        self.n_counted += int(np.count_nonzero(~is_rest))
+        return Placed(codes, is_rest)
+
+
+class _ColumnTally:
+    """What is found of one column, batch by batch."""
+
+    def __init__(self, name: str, attribute: Attribute, n_examples: int) -> None:
+        self._name, self._attribute, self._n_examples = name, attribute, n_examples
+        # By the policies; by what is declared alone, with missing values apart; and as if ends were open, by
+        # which a number that is not declared is told from what is no number.
+        self._place = Placer(attribute)
+        self._declare = Placer(attribute.with_policies(outside="drop", null="other", other=_MISSING))
+        self._read = Placer(_open(attribute)) if attribute.has_ends else None
+        self._numbers = np.zeros(5, dtype=np.int64)
+        self._examples: Counter[str] = Counter()
+        self.none = self._place.none
+
+    def add(self, column: Any) -> Any:
+        """The codes of some values by the policies."""
+        codes, declared = self._place(column), self._declare(column)
+        is_missing, is_not_declared = declared == self._attribute.n_values, declared == self._declare.none
+        is_read = ~is_missing if self._read is None else self._read(column) != self._read.none
+        is_undeclared, is_out = is_not_declared & is_read, codes == self.none
+        found = (is_missing, is_not_declared & ~is_read, is_undeclared, is_undeclared & is_out, is_out)
+        self._numbers += [int(np.count_nonzero(own)) for own in found]
+        if self._n_examples:
+            self._remember(column, is_not_declared)
+        return codes
+
+    def _remember(self, column: Any, which: Any) -> None:
+        """Count the values of a column, as they are written out."""
+        chosen = plain_array(column).filter(pa.array(which))
+        if pa.types.is_dictionary(chosen.type):
+            chosen = chosen.dictionary_decode()
+        for value in python_values(chosen):
+            text = value.decode(errors="replace") if isinstance(value, bytes) else value
+            self._examples["a value beyond the calendar" if text is NOWHERE else text_of(text)] += 1
+        if len(self._examples) > _MAX_EXAMPLES:
+            self._examples = Counter(dict(self._examples.most_common(_MAX_EXAMPLES // 2)))
+
+    def fit(self) -> ColumnFit:
+        """What was found."""
+        most = sorted(self._examples.items(), key=lambda pair: (-pair[1], pair[0]))[: self._n_examples]
+        missing, unreadable, undeclared, undeclared_out, out = self._numbers.tolist()
+        return ColumnFit(
+            self._name, self._attribute, missing, unreadable, undeclared, undeclared_out, out, tuple(most)
+        )
+
+
+def _open(attribute: Attribute) -> Attribute:
+    """An attribute with a cell for everything that is of its kind, declared or not."""
     if isinstance(attribute, Integers):
-        return Integers(attribute.values, outside=outside, clean=attribute.clean)
-    if isinstance(attribute, Periods):
-        ends = attribute.label(0), attribute.label(attribute.n_values - 1)
-        return Periods(*ends, attribute.by, zone=attribute.zone, outside=outside, clean=attribute.clean)
-    if isinstance(attribute, Bins):
-        return Bins(attribute.edges, outside=outside, clean=attribute.clean)
-    return attribute
+        # A number between two of a range is a whole number, too.
+        attribute = Integers(range(attribute.values[0], attribute.values[-1] + 1), clean=attribute.clean)
+    return attribute.with_policies(outside="clamp")
 
 
-def _is_read(attribute: Attribute, k: int) -> str:
-    """SQL that tells whether a value is of the attribute's kind; of names, any value is."""
-    return f"v{k} IS NOT NULL" if isinstance(attribute, (Integers, Bins, Periods)) else f"p{k}"
-
-
-def _is_undeclared(k: int) -> str:
-    return f"p{k} AND r{k} AND i{k} IS NULL"
-
-
-def _examples(
-    engine: Any, query: str, parameters: dict[str, Any], k: int, n_examples: int
-) -> tuple[tuple[str, int], ...]:
-    """The most frequent values of a column that are not declared."""
-    rows = engine.execute(
-        f"SELECT t{k}, count(*) FROM ({query}) WHERE p{k} AND i{k} IS NULL GROUP BY 1 ORDER BY 2 DESC, 1 "
-        "LIMIT $n_examples",
-        parameters | {"n_examples": n_examples},
-    ).fetchall()
-    return tuple((str(text), int(times)) for text, times in rows)
-
-
-def _persons(engine: Any, counted: str, parameters: dict[str, Any], limit: int) -> PersonFit:
-    each = f"SELECT who, count(*) AS times FROM ({counted}) GROUP BY who"
-    numbers = engine.execute(
-        "SELECT coalesce(sum(times) FILTER (who IS NULL), 0), count(*) FILTER (who IS NOT NULL), "
-        "count(*) FILTER (who IS NOT NULL AND times > $most), "
-        "coalesce(sum(times - $most) FILTER (who IS NOT NULL AND times > $most), 0) "
-        f"FROM ({each})",
-        parameters | {"most": min(limit, 2**62)},
-    ).fetchone()
+def _persons(records: Iterator[Placed], sizes: tuple[int, ...], limit: int) -> PersonFit:
+    each = "SELECT who, count(*) AS times FROM placed WHERE NOT rest GROUP BY who"
+    with sorting_engine(records, sizes) as engine:
+        numbers = engine.execute(
+            "SELECT coalesce(sum(times) FILTER (who IS NULL), 0), count(*) FILTER (who IS NOT NULL), "
+            "count(*) FILTER (who IS NOT NULL AND times > $most), "
+            "coalesce(sum(times - $most) FILTER (who IS NOT NULL AND times > $most), 0) "
+            f"FROM ({each})",
+            {"most": min(limit, 2**62)},
+        ).fetchone()
     return PersonFit(*map(int, numbers))

@@ -1,11 +1,10 @@
-"""Many tables from few scans: which larger tables to count, so that every asked one is a sum of one."""
+"""Many tables from few larger ones: which blocks to count, so that every asked table is a sum of one."""
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,31 +16,16 @@ from leastnoise.query import Schema
 Subset = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class LeftOut:
-    """As a block: whether an attribute has a cell for a record (cell 0) or none (cell 1)."""
-
-    attribute: str
-
-
-# What a scan counts: the cells of some attributes and "no cell", or whether one attribute leaves records out.
-Block = Subset | LeftOut
-
 # Cells of a larger table, at most, as which several small ones are counted together. Of 20 attributes with
 # ten values each and ten million records, the 190 pairs took DuckDB 39 s as they are, 15 s in blocks of three
 # attributes, 11 s in blocks of four, and 17 s in blocks of five (two cores, a busy machine).
 MERGED_CELLS = 2**14
-# Blocks that one scan counts at once, at most: Spark refuses more than 64 grouping sets.
-MAX_BLOCKS = 60
-# Cells that one scan counts at once, at most, which bounds the memory of the engine's hash tables; a larger
-# table is alone in its scan.
-SCAN_CELLS = 2**24
 # Steps per unit of a binary logarithm: numbers of cells that differ by less than a millionth are the same.
 _LOG_STEPS = 2**20
 
 
-def plan_scans(subsets: Sequence[Subset], schema: Schema) -> list[list[Subset]]:
-    """Blocks of attributes, in the order of the schema, by scan: each subset lies in one of them at least.
+def covering_blocks(subsets: Sequence[Subset], schema: Schema) -> list[Subset]:
+    """Blocks of attributes, in the order of the schema: each subset lies in one of them at least.
 
     A greedy cover: a block starts with the largest table that no block holds yet and
     takes in the attribute that completes most of the others, as long as it stays
@@ -53,19 +37,14 @@ def plan_scans(subsets: Sequence[Subset], schema: Schema) -> list[list[Subset]]:
         {sum(1 << place[name] for name in subset) for subset in subsets},
         [schema[name].size for name in names],
     )
-    scans: list[list[int]] = []
-    room = 0
+    blocks: list[Subset] = []
     while (block := tables.largest()) is not None:
         tables.drop_within(block)
         while added := tables.best_addition(block, MERGED_CELLS // tables.n_cells(block)):
             block |= added
             tables.drop_within(block)
-        if not scans or len(scans[-1]) == MAX_BLOCKS or tables.n_cells(block) > room:
-            scans.append([])
-            room = SCAN_CELLS
-        scans[-1].append(block)
-        room -= tables.n_cells(block)
-    return [[tuple(name for name in names if block >> place[name] & 1) for block in scan] for scan in scans]
+        blocks.append(tuple(name for name in names if block >> place[name] & 1))
+    return blocks
 
 
 class _TablesLeft:
@@ -195,47 +174,6 @@ def n_cells(block: Subset, schema: Schema) -> int:
     return math.prod(schema[name].size for name in block)
 
 
-def n_cells_of(block: Block, schema: Schema) -> int:
-    """How many different numbers `cell_number` gives to records."""
-    if isinstance(block, LeftOut):
-        return 2
-    return math.prod(schema[name].size for name in block) + 1
-
-
-def cell_number(block: Block, schema: Schema, column: Callable[[str], str]) -> str:
-    """SQL for the number of a record's cell in a block, the last attribute fastest; "no cell" comes last.
-
-    Args:
-        column: SQL for a column of the records: i0, i1, … are the cells in the attributes, in the order of
-            the schema, null where an attribute has none, and ``rest`` is 1 where any of them has none,
-            else 0.
-
-    Guarantee:
-        Every record has one number in every block, and none is null.
-    """
-    if isinstance(block, LeftOut):
-        return f"CASE WHEN {column(f'i{schema.names.index(block.attribute)}')} IS NULL THEN 1 ELSE 0 END"
-    number = "0"
-    for name in block:
-        number = (
-            f"({number}) * {schema[name].size} + CAST({column(f'i{schema.names.index(name)}')} AS BIGINT)"
-        )
-    return f"CASE WHEN {column('rest')} = 0 THEN {number} ELSE {n_cells_of(block, schema) - 1} END"
-
-
-def tallied(
-    which: npt.NDArray[Any], cells: npt.NDArray[Any], n_records: npt.NDArray[Any], sizes: Sequence[int]
-) -> list[npt.NDArray[np.int64]]:
-    """The counts of every block, zeros included, from rows of block, cell and number of records."""
-    tables = []
-    for b, size in enumerate(sizes):
-        own = which == b
-        table = np.zeros(size, dtype=np.int64)
-        table[cells[own]] = n_records[own]
-        tables.append(table)
-    return tables
-
-
 def summed(counts: npt.NDArray[Any], block: Subset, subset: Subset, schema: Schema) -> npt.NDArray[Any]:
     """The table of a subset, axes in its order, as sums over the attributes of a block it leaves out."""
     # One attribute at a time, as (before, this one, after): a block may have more than NumPy has axes.
@@ -249,21 +187,3 @@ def summed(counts: npt.NDArray[Any], block: Subset, subset: Subset, schema: Sche
     kept = [name for name in block if name in subset]
     shaped = arranged(table.reshape([schema[name].size for name in kept]), kept, subset)
     return np.ascontiguousarray(shaped).reshape([schema[name].size for name in subset])
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TablesAndRest:
-    """Counts of some tables, and of the records that are in none of their cells; `repr` shows neither.
-
-    Attributes:
-        tables: the counts, one array for each table.
-        n_rest: how many records some attribute has no cell for.
-        n_left_out: of each attribute that was asked about, how many of them it has no cell for.
-    """
-
-    tables: list[npt.NDArray[np.int64]]
-    n_rest: int
-    n_left_out: tuple[int, ...]
-
-    def __repr__(self) -> str:
-        return f"TablesAndRest({len(self.tables)} tables, not private)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
-import io
 import zlib
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +12,9 @@ from typing import Any
 from leastnoise.core.errors import DataError
 from leastnoise.core.extras import require
 
-# The encodings that a byte order mark declares. A file without a mark is in UTF-8.
+# Bytes of a record without its line end; a longer record is dropped.
+MAX_RECORD = 2**21
+# The encodings that a byte order mark in front of a header declares. A file without a mark is in UTF-8.
 _MARKS = {codecs.BOM_UTF8: "", codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
 # No byte of UTF-8: it stands for half a letter at the end of a file, whose record is then left out.
 _NO_LETTER = b"\xff"
@@ -22,18 +23,21 @@ _PIECE = 2**18
 
 
 class TextFile:
-    """A file of text, opened for one reading: `read` gives its bytes in UTF-8, without a byte order mark.
+    """A file of text, opened for one reading: `read` gives its bytes in UTF-8.
+
+    A byte order mark decides, and is left out, only where a header stands behind it. In other files it is the
+    beginning of a record, which must not decide how all others are read.
 
     Letters that UTF-16 cannot hold, lone surrogates, come as bytes that are no UTF-8.
 
     Args:
         compression: "gzip", "bz2", "zstd" or "none".
         encoding: Python's name of the encoding; "" lets a byte order mark decide, else it is UTF-8.
-        seen: called with every stored byte of the file once, in order, as it is first read: what a
-            digest of the bytes behind a scan is made from. Compressed files are seen compressed.
+        has_header: whether the file begins with a header, and not with a record.
 
     Raises:
-        DataError: here and from `read`, if what is compressed cannot be unpacked.
+        DataError: here and from `read`, if what is compressed cannot be unpacked; here, if only a byte order
+            mark could tell the encoding of a file without a header.
         MissingExtraError: if nothing here unpacks it.
     """
 
@@ -41,20 +45,27 @@ class TextFile:
         self,
         path: str,
         compression: str,
-        seen: Callable[[bytes], object] | None = None,
         encoding: str = "",
+        *,
+        has_header: bool = True,
     ) -> None:
+        if encoding == "utf-16" and not has_header:
+            raise DataError(
+                "a file without a header has no place for a byte order mark: encoding must be 'utf-16-le' or "
+                "'utf-16-be'",
+                field="encoding",
+                given=encoding,
+                remedy="declare 'utf-16-le', which Windows writes, or 'utf-16-be'",
+            )
         self._path = path
         self._compression = compression
         self._file: Any = open(path, "rb", buffering=0)  # noqa: SIM115 - closed by `close`
         try:
-            if seen is not None:
-                self._file = _WatchedFile(self._file, seen)
             self._bytes: Any = _UNPACKED[compression](self._file)
             start = b""
             while len(start) < 3 and (more := self._unpack(3 - len(start))):
                 start += more
-            mark = next((mark for mark in _MARKS if start.startswith(mark)), b"")
+            mark = next((mark for mark in _MARKS if has_header and start.startswith(mark)), b"")
         except BaseException:
             self.close()
             raise
@@ -136,7 +147,7 @@ class _Zstd:
     """A file that Zstandard packed, by PyArrow, which can only go forward: to go back begins anew."""
 
     def __init__(self, file: Any) -> None:
-        self._pyarrow = require("pyarrow", extra="arrow", why="a .zst file, before Python 3.14,")
+        self._pyarrow = require("pyarrow", extra=None, why="a .zst file, before Python 3.14,")
         self._file = file
         self._stream = self._opened()
         self._position = 0
@@ -174,37 +185,3 @@ _UNPACKED: dict[str, Callable[[Any], Any]] = {
 }
 # What they raise where the bytes are not what they should be; ArrowInvalid is a ValueError.
 _DAMAGED = (OSError, EOFError, ValueError, zlib.error)
-
-
-class _WatchedFile(io.RawIOBase):
-    """A file that shows every byte once, however often parts of it are read again."""
-
-    def __init__(self, file: Any, seen: Callable[[bytes], object]) -> None:
-        self._file = file
-        self._seen = seen
-        self._position = 0
-        self._furthest = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        n = self._file.readinto(buffer)
-        new = self._position + n - self._furthest
-        if new > 0:
-            self._seen(bytes(memoryview(buffer)[n - new : n]))
-            self._furthest += new
-        self._position += n
-        return n
-
-    def seek(self, position: int, whence: int = 0) -> int:
-        self._position = self._file.seek(position, whence)
-        return self._position
-
-    def close(self) -> None:
-        """Close the file."""
-        self._file.close()
-        super().close()

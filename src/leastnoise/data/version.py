@@ -18,29 +18,29 @@ import hmac
 import json
 from dataclasses import MISSING, fields
 from hashlib import sha256
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from typing import Any, NamedTuple
 
 import numpy.typing as npt
 
 from leastnoise.data.connections import withheld
 from leastnoise.data.count_vectors import is_count_vector
-from leastnoise.data.file_format import FileFormat, TableFiles
+from leastnoise.data.file_format import FileFormat
 from leastnoise.data.file_names import are_files, suffix_of
+from leastnoise.data.files import FilesTable
 from leastnoise.data.handle import Data
-from leastnoise.data.snapshots import feed_file
 
 # The rules by which bytes become records and records find their cells. To be raised with every change after
 # which some record of some file could be placed otherwise: releases before and after it are then never added
 # up cell by cell.
-READING = 2
+READING = 3
 
 # How those of a person's records are chosen that count.
 _TRUNCATION = "first by a hash of person and cell"
 
 # The fields of `Data` that say where the records are, not how they are counted. Whatever field is added to it
 # counts as a rule until it is named here.
-_PLACES = {"schema", "kind", "_source", "is_held"}
+_PLACES = {"schema", "kind", "table", "is_held"}
 
 
 class SourceIdentity(NamedTuple):
@@ -84,23 +84,33 @@ def version_digest(opened: Data | npt.NDArray[Any], digest: hmac.HMAC) -> bytes 
     """
     if not isinstance(opened, Data):
         _feed_counts(opened, digest)
-    elif opened.kind == "files":
-        withheld("reading the files", lambda: _feed_files(opened._source, digest))
+    elif isinstance(files := opened.table, FilesTable):
+        withheld("reading the files", lambda: _feed_files(files, digest))
     else:
         return None
     return digest.digest()
 
 
-def _feed_files(files: TableFiles, digest: hmac.HMAC) -> None:
+def _feed_files(files: FilesTable, digest: hmac.HMAC) -> None:
     digest.update(b"files")
-    for path in files:
+    for path in files.paths:
         suffix = suffix_of(path).encode()
         digest.update(len(suffix).to_bytes(8, "big") + suffix)
-        feed_file(path, digest.update)
+        _feed_file(path, digest)
         # A file that moves to another folder changes the cells of its records. A brace is no suffix.
         if path in files.taken:
             given = json.dumps(files.taken[path], sort_keys=True).encode()
             digest.update(len(given).to_bytes(8, "big") + given)
+
+
+def _feed_file(path: str, digest: hmac.HMAC) -> None:
+    """The bytes of a file, and after them their number: it tells where the file ends."""
+    length = 0
+    with open(path, "rb") as file:
+        while block := file.read(2**20):
+            digest.update(block)
+            length += len(block)
+    digest.update(length.to_bytes(8, "big"))
 
 
 def _feed_counts(counts: npt.NDArray[Any], digest: hmac.HMAC) -> None:
@@ -125,7 +135,7 @@ def _rules(kind: str, data: Data | None) -> dict[str, str]:
         declared |= {f"person {part.name}": getattr(who, part.name) for part in fields(who)[1:]}
         declared["truncation"] = _TRUNCATION
     rules = {name: _short(value) for name, value in declared.items()}
-    return {"source": kind[:100], "reading": f"{READING}, DuckDB {_engine()}", **rules}
+    return {"source": kind[:100], "reading": f"{READING}, PyArrow {version('pyarrow')}", **rules}
 
 
 def _short(value: Any) -> str:
@@ -134,10 +144,3 @@ def _short(value: Any) -> str:
     if len(text) <= 100 and text.isprintable():
         return text
     return "digest " + sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-def _engine() -> str:
-    try:
-        return version("duckdb")
-    except PackageNotFoundError:
-        return "none"

@@ -37,7 +37,14 @@ from leastnoise.privacy.ledger.history import Entry
 from leastnoise.privacy.ledger.ledger import Ledger
 from leastnoise.privacy.ledger.postgres_log import grants_for
 from leastnoise.privacy.ledger.table_identity import CountedTable
-from leastnoise.privacy.neighbours import ADD_REMOVE, NEIGHBOURS, REPLACE_ONE, Neighbours, neighbours_named
+from leastnoise.privacy.neighbours import (
+    ADD_REMOVE,
+    NEIGHBOURS,
+    ONE_PERSON,
+    REPLACE_ONE,
+    Neighbours,
+    neighbours_named,
+)
 from leastnoise.privacy.noise_kinds import GAUSSIAN, LAPLACE, NOISES, Noise, noise_named
 
 __all__ = [
@@ -48,6 +55,7 @@ __all__ = [
     "LEAST_SHARE_SPENT",
     "NEIGHBOURS",
     "NOISES",
+    "ONE_PERSON",
     "REPLACE_ONE",
     "ZCDP",
     "ApproxDP",

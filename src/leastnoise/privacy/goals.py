@@ -41,10 +41,14 @@ _CALIBRATIONS = ("exact", "classic")
 class Goal(NotebookValue, ABC):
     """A privacy goal: how much may be spent, and for whom.
 
+    Neighbouring tables differ in one record, or, with records_per_person=k, in up to k records of one person;
+    with person=, they differ in all records of one person, of which at most k are counted (k is 1 unless
+    given).
+
     Args:
-        neighbours: which tables are neighbours: those that differ by one record more or fewer ("add-remove"),
-            or by one record replaced ("replace-one"). `relation` holds what follows from it.
-        records_per_person: the largest number of records that one person can have, k. The goal covers all of
+        neighbours: whether what differs is added or removed ("add-remove") or replaced ("replace-one").
+            `relation` holds what follows from it.
+        records_per_person: k, the largest number of records of one person that count. The goal covers all of
             them together, so one record may spend μ²/k² or ε/k.
     """
 

@@ -1,7 +1,9 @@
 """Which two tables are neighbours: the relations that users may choose, each with its arithmetic.
 
-    "add-remove"    one record is added or removed
-    "replace-one"   one record is replaced by another, or by one that is not counted
+    "add-remove"    what one person is is added or removed
+    "replace-one"   it is replaced by another, or by one that is not counted
+
+What one person is stands in `ONE_PERSON` and nowhere else: pages and docstrings quote it, which a test holds.
 
 A relation is a set of changes d of the cell counts. A strategy A spends on it
 
@@ -23,6 +25,15 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import PrivacyError
 from leastnoise.core.operators import Array
 from leastnoise.privacy.noise_kinds import Noise, listed_names
+
+# What a promise is about, whether people are identified or not and under every relation; `statement` says it
+# of one goal. Where records are limited a single one is no unit: one more may displace another of the same
+# person, and a record that swaps two cells is a replacement.
+ONE_PERSON = (
+    "Neighbouring tables differ in one record, or, with records_per_person=k, in up to k records of one "
+    "person; with person=, they differ in all records of one person, of which at most k are counted (k is 1 "
+    "unless given)."
+)
 
 
 class ColumnCosts(Protocol):

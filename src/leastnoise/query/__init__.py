@@ -79,9 +79,6 @@ from leastnoise.query.queries.targets import in_counts
 from leastnoise.query.query_blocks import QueryBlock
 from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema.attribute import (
-    EXPONENT_TEXT,
-    NUMBER_TEXT,
-    WHOLE_TEXT,
     Attribute,
     Value,
     compare_numbers,
@@ -89,22 +86,18 @@ from leastnoise.query.schema.attribute import (
     text_of,
 )
 from leastnoise.query.schema.calendar import (
-    FIRST_OF_1900S,
     FIRST_SECOND,
     LAST_SECOND,
-    MONTHS,
     SECONDS_OF_DAY,
     UNITS,
-    DateForm,
     Unit,
     day_of,
     days_named,
     first_day,
-    of_either_case,
     period_label,
     period_number,
 )
-from leastnoise.query.schema.cleaning import BLANKS, CAPITALS, SMALL, THOUSANDS, Cleaning
+from leastnoise.query.schema.cleaning import BLANKS, THOUSANDS, Cleaning
 from leastnoise.query.schema.code_list import CodeList, code_list_of, read_code_list, read_code_rows
 from leastnoise.query.schema.hierarchy import Hierarchy
 from leastnoise.query.schema.named import Categories
@@ -116,26 +109,19 @@ from leastnoise.query.workload import Workload, assemble, workload_of_query, wor
 
 __all__ = [
     "BLANKS",
-    "CAPITALS",
     "CELL",
     "COMMON",
-    "EXPONENT_TEXT",
-    "FIRST_OF_1900S",
     "FIRST_SECOND",
     "LAST_SECOND",
     "MAX_CASE_ENTRIES",
     "MAX_DEPTH",
     "MAX_PAIRS",
     "MEAN_ABSOLUTE",
-    "MONTHS",
-    "NUMBER_TEXT",
     "OBJECTIVES",
     "QUERY_KINDS",
     "SECONDS_OF_DAY",
-    "SMALL",
     "THOUSANDS",
     "UNITS",
-    "WHOLE_TEXT",
     "AbsoluteError",
     "AllRanges",
     "Attribute",
@@ -153,7 +139,6 @@ __all__ = [
     "ComparisonCondition",
     "Condition",
     "Cube",
-    "DateForm",
     "DueBy",
     "Factor",
     "Hierarchy",
@@ -218,7 +203,6 @@ __all__ = [
     "is_null",
     "labelled_factor",
     "objective_from_dict",
-    "of_either_case",
     "one_factor_each",
     "period_label",
     "period_number",

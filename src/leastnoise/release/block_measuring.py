@@ -54,7 +54,7 @@ from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.core.whole_file import written_whole
-from leastnoise.data import Data, ScanProgress, held_tables, version_digest
+from leastnoise.data import Data, ScanProgress, version_digest
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import Charge, CountedTable, Entry, Goal, Ledger
 from leastnoise.release.block_folder import BlockFolder, FolderIntegers
@@ -332,9 +332,8 @@ def _read_once(request: BlockRequest, strategy: Structured, layout: Layout, firs
         def told(_: ScanProgress) -> None:
             request.tell("counting", first, layout.n_files)
 
-        held = held_tables(
-            opened,
-            _tables_from(strategy, layout, first),
+        held = opened.counted(
+            list(dict.fromkeys(_tables_from(strategy, layout, first))),
             () if row is None else row.attributes,
             records_per_person=None if opened.person is None else plan.privacy.records_per_person,
             progress=None if request.progress is None else told,

@@ -59,18 +59,17 @@ class TableCounter:
 
     def __call__(self, subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
         asked = [self.data.schema.names] if subsets is None else subsets
-        found = self.data.tables_and_rest(
+        found = self.data.counted(
             asked, self.left_out_by, records_per_person=self.most, earliest_by=self.earliest_by
         )
-        rest = (found.n_rest, *found.n_left_out)
-        if asked and self._rest not in (None, rest):
+        if asked and self._rest not in (None, found.rest):
             raise DataError(
                 "the table changed while it was counted",
                 field="data",
                 remedy="count a copy or a snapshot that stays as it is. Nothing was spent",
             )
-        self._rest = rest if asked else self._rest
-        return [found.tables[0].ravel()] if subsets is None else found.tables
+        self._rest = found.rest if asked else self._rest
+        return found(None) if subsets is None else found(subsets)
 
     @property
     def rest(self) -> tuple[int, ...]:

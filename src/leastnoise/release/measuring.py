@@ -90,8 +90,9 @@ def measure(
             shows a bar if this takes more than a second; ``False`` for none.
 
     Guarantee:
-        For tables that differ in one record (up to `records_per_person` records of
-        one person), the release satisfies the plan's privacy goal exactly: the
+        Neighbouring tables differ in one record, or, with records_per_person=k, in up to k records of one
+        person; with person=, they differ in all records of one person, of which at most k are counted (k is 1
+        unless given). For them the release satisfies the plan's privacy goal exactly: the
         strategy is an integer matrix whose sensitivity was taken in exact
         arithmetic, the counts are integers, and the noise is exactly a rounded
         Gaussian or a discrete Laplace variable from the system's generator. Where

@@ -348,7 +348,7 @@ class Release(NotebookValue):
         return to_polars(answer_table(self, level=level, simultaneous=simultaneous), polars)
 
     def to_arrow(self, *, level: float = 0.95, simultaneous: bool = False) -> Any:
-        """`to_frame` as an Arrow table; its metadata say if it is adjusted. Needs the extra "arrow".
+        """`to_frame` as an Arrow table; its metadata say if it is adjusted.
 
         Args:
             level, simultaneous: as in `interval`.
@@ -356,7 +356,7 @@ class Release(NotebookValue):
         Raises:
             MissingExtraError: if PyArrow is not installed.
         """
-        pyarrow = require("pyarrow", extra="arrow", why="an Arrow table")
+        pyarrow = require("pyarrow", extra=None, why="an Arrow table")
         table = to_arrow(answer_table(self, level=level, simultaneous=simultaneous), pyarrow)
         return table.replace_schema_metadata(self._remarks() or None)
 

@@ -54,7 +54,7 @@ from leastnoise.report.publication import PUBLICATION_KEYS, Publication, publica
 from leastnoise.report.pure_alternative import design_without_delta
 from leastnoise.report.redesign import Turn
 from leastnoise.report.side_by_side import PlansSideBySide
-from leastnoise.report.summary import Report, summarize
+from leastnoise.report.summary import Report, plan_text, summarize
 from leastnoise.report.tables import cost_table, cross_table, drivers_lines, drivers_table
 from leastnoise.report.trade_off import tradeoff
 from leastnoise.report.trade_off_table import Tradeoff, check_kind, write_tradeoff
@@ -87,6 +87,7 @@ __all__ = [
     "filled_in",
     "likeliest_guess",
     "methods",
+    "plan_text",
     "publication_from_plain",
     "rows_chart",
     "share_above",

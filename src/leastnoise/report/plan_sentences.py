@@ -94,9 +94,13 @@ def epsilon_spent(plan: Plan, together: Fraction) -> float:
     return float_above(together) if plan.mu is None else epsilon_of(together, shown_delta(plan))
 
 
-def promise(plan: Plan, release: Release | None) -> str:
-    """The promise in one sentence without the full stop; where more was spent than it says, that too."""
-    said = plan.privacy.statement(by_person=release is not None and bool(release.is_truncated))
+def promise(plan: Plan, release: Release | None, *, by_person: bool = False) -> str:
+    """The promise in one sentence without the full stop; where more was spent than it says, that too.
+
+    Args:
+        by_person: of a plan, whether it is known that a column of the table will identify the person.
+    """
+    said = plan.privacy.statement(by_person=by_person if release is None else bool(release.is_truncated))
     together = spent_together(plan, release)
     if release is not None and release.price is not None and together > plan.privacy.budget_per_person:
         said += (
@@ -154,9 +158,9 @@ def who_is_protected(plan: Plan, is_truncated: bool | None) -> str:
     k = plan.privacy.records_per_person
     most = "one record" if k == 1 else f"{k} records"
     if is_truncated:
-        were = "was" if k == 1 else "were"
+        are = "is" if k == 1 else "are"
         return (
-            f"Every person, however many records they have: at most {most} of each {were} counted, so counts "
+            f"Every person, however many records they have: at most {most} of each {are} counted, so counts "
             "may be too low, by an amount that no interval accounts for."
         )
     return (

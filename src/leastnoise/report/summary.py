@@ -129,15 +129,19 @@ def publication_text(publication: Publication | None) -> str:
     return "".join(f"{line}\n" for line in [*lines, ""]) if lines else ""
 
 
-def plan_text(plan: Plan) -> str:
-    """The summary of a plan."""
+def plan_text(plan: Plan, *, by_person: bool = False) -> str:
+    """The summary of a plan.
+
+    Args:
+        by_person: whether it is known that a column of the table will identify the person.
+    """
     return "\n".join(
         [
             *_heading(f"A plan for {counted(plan.workload.shape[0], 'count')}, not measured yet"),
             *_size(plan),
             *_accuracy(plan),
             *_over_time(plan),
-            *_privacy(plan, "Measuring it once would spend"),
+            *_privacy(plan, "Measuring it once would spend", by_person=by_person),
             *_proof(plan),
         ]
     )
@@ -365,10 +369,12 @@ def _accuracy(plan: Plan) -> list[str]:
     return [*lines, ""]
 
 
-def _privacy(plan: Plan, spends: str, release: Release | None = None) -> list[str]:
-    is_truncated = None if release is None else release.is_truncated
+def _privacy(
+    plan: Plan, spends: str, release: Release | None = None, *, by_person: bool = False
+) -> list[str]:
+    is_truncated = by_person or None if release is None else release.is_truncated
     lines = [
-        *textwrap.wrap(f"{words.promise(plan, release)}.", _WIDTH),
+        *textwrap.wrap(f"{words.promise(plan, release, by_person=by_person)}.", _WIDTH),
         words.spent(plan, spends, words.spent_together(plan, release)),
         *textwrap.wrap(words.covered(release) or "", _WIDTH),
     ]

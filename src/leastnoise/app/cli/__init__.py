@@ -7,7 +7,7 @@ check_command     a table compared with its schema, for its owner
 design_commands   plans: designed, explained, compared, audited; no data
 publish_commands  the one private step
 into_folder       releases of more counts than memory holds, measured into a folder
-approval          plans that a person has approved, by their digest
+approval          what a person has approved, by its digest
 completion_command  completion by the Tab key
 saved_commands    saved plans and releases: reported, adjusted, read for quantiles
 ledger_command    the budget across releases

@@ -1,24 +1,30 @@
-"""Plans that a person has approved: a command measures the plan of that digest and no other.
+"""What a person has approved: a command measures what has that digest and nothing else.
 
-The digest of a plan is a SHA-256 over everything that it holds: schema, queries, targets, privacy, the noise
-of every row. Whoever approves it has read `leastnoise explain` of it and passes the digest on. A plan that
-was altered or designed anew has another digest, and is refused before the table is opened.
+A digest of approval is a SHA-256 over the plan, whose own digest covers schema, queries, targets, privacy and
+the noise of every row, and over everything else that is asked and that changes what one person can do or what
+is charged: whose record is whose, what is measured of records in no cell, how files are read. Fields of a
+specification are covered unless they are named here as harmless, so that a later one is covered too.
+
+Whoever approves has read `leastnoise explain` of the specification and passes the digest on. Whatever was
+altered or designed anew has another digest, and is refused before the table is opened.
 """
 
 from __future__ import annotations
 
+import hashlib
 import hmac
+import json
 import re
+from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from leastnoise.app.cli.design_commands import designed
-from leastnoise.app.cli.plan_cache import difference
 from leastnoise.app.specification import Spec
 from leastnoise.core.errors import PlanFileError
-from leastnoise.planning import Plan, load_plan
+from leastnoise.planning import Plan
 
 SavedPlan = Annotated[
     Path | None,
@@ -28,16 +34,68 @@ Approved = Annotated[
     str | None,
     typer.Option(
         "--approved",
-        help="the digest of the plan that was approved, as `design` prints it; any other plan is refused "
-        "before data is read",
+        help="the digest that was approved, as `design` prints it: of the plan, of whose record is whose and "
+        "of how the table is read; anything else is refused before data is read",
     ),
 ]
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
+# The fields of a specification that the digest does not cover by themselves, each with the reason.
+HARMLESS = {
+    "schema": "the plan holds it, and the digest of the plan is covered",
+    "queries": "the plan holds them, and the digest of the plan is covered",
+    "privacy": "the plan holds it, and the digest of the plan is covered",
+    "least": "the plan holds the goal that was found, and the digest of the plan is covered",
+    "design": "it says how the plan is sought; what was found is covered",
+    "not_counted.most": "it decides after the noise whether a warning is shown",
+    "presentation": "it decides after the noise how the answers are shown",
+    "publication": "it is what the publisher says beside the answers",
+}
 
-def check_approved(plan: Plan, approved: str | None) -> None:
-    """Refuse a plan whose digest is not the one that was approved; called before a table is opened.
+
+def approval_digest(plan: Plan, asked: Spec) -> str:
+    """What stands for a plan and for everything else that is asked.
+
+    Guarantee:
+        Two requests with one digest have one plan, count the same records of the same people, read the same
+        files in the same way and measure the same of records in no cell.
+    """
+    content = {"approval": 2, "plan": plan.digest, **dict(covered_fields(asked))}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def covered_fields(asked: Any, within: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields that are covered beside the plan, as "format.encoding", with their plain values."""
+    for field in fields(asked):
+        place, value = f"{within}{field.name}", getattr(asked, field.name)
+        if place in HARMLESS:
+            continue
+        if is_dataclass(value):
+            yield from covered_fields(value, f"{place}.")
+        else:
+            # An id is compared as text, and their order says nothing.
+            yield place, sorted(map(str, value)) if place == "person_unknown" else value
+
+
+def approval_lines(plan: Plan, asked: Spec) -> list[str]:
+    """The digest for --approved, and what it covers."""
+    covers = f"(--approved DIGEST measures {_what_is_covered(asked)} and nothing else)"
+    return [f"digest {approval_digest(plan, asked)}", covers]
+
+
+def _what_is_covered(asked: Spec) -> str:
+    """What a digest covers, in words: fields are named where they are not as usual."""
+    usual = dict(covered_fields(Spec(asked.schema, (), None)))
+    said = [f"{name} = {value!r}" for name, value in covered_fields(asked) if value != usual.get(name)]
+    return f"this plan with {', '.join(said)}" if said else "this plan"
+
+
+def check_approved(plan: Plan, asked: Spec, approved: str | None) -> None:
+    """Refuse what has another digest than was approved; called before a table is opened.
+
+    Args:
+        asked: what is asked beside the plan, with what options say instead of the specification.
 
     Raises:
         PlanFileError: naming both digests. Nothing was read or spent.
@@ -47,42 +105,21 @@ def check_approved(plan: Plan, approved: str | None) -> None:
     wanted = approved.strip().lower()
     if not _DIGEST.fullmatch(wanted):
         raise PlanFileError(
-            "--approved is the whole digest of a plan, 64 digits and letters a to f",
+            "--approved is a whole digest, 64 digits and letters a to f",
             field="approved",
             given=approved,
-            remedy="`leastnoise design` prints it, and `design --json` holds it as result.plan.digest",
+            remedy="`leastnoise design` prints it, and `design --json` holds it as result.approval",
         )
-    if not hmac.compare_digest(plan.digest, wanted):
-        raise PlanFileError(
-            f"this plan was not approved: its digest is {plan.digest}, and {wanted} was approved. "
-            "No data was read and nothing was spent",
-            field="approved",
-            given=approved,
-            remedy="measure the plan that was approved, or have this one approved",
-        )
-
-
-def plan_fixed(
-    asked: Spec, plan: Path | None, approved: str | None, time_limit: float | None, *, cache: bool
-) -> Plan | None:
-    """The plan to measure where it is fixed before data is read; None where neither option is given.
-
-    Raises:
-        PlanFileError: if it is no plan for the specification, or not the one that was approved.
-    """
-    if plan is None and approved is None:
-        return None
-    if plan is None:
-        found = designed(asked, time_limit, cache=cache)
+    found = approval_digest(plan, asked)
+    if hmac.compare_digest(found, wanted):
+        return
+    if hmac.compare_digest(plan.digest, wanted):
+        what = "only the plan was approved, and not whose record is whose and how the table is read"
     else:
-        found = load_plan(plan)
-        other = difference(found, asked)
-        if other is not None:
-            raise PlanFileError(
-                f"{str(plan)!r} is not a plan for this specification: it is {other}",
-                field="plan",
-                given=str(plan),
-                remedy="design it again from this specification. No data was read and nothing was spent",
-            )
-    check_approved(found, approved)
-    return found
+        what = f"this was not approved: its digest is {found}, and {wanted} was approved"
+    raise PlanFileError(
+        f"{what}. No data was read and nothing was spent",
+        field="approved",
+        given=approved,
+        remedy=f"measure what was approved, or have {_what_is_covered(asked)} approved",
+    )

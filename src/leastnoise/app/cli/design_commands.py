@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 import leastnoise
+from leastnoise.app.cli.approval import approval_digest, approval_lines
 from leastnoise.app.cli.exit_codes import REFUSED
 from leastnoise.app.cli.facts import plan_facts, rows_of_frame
 from leastnoise.app.cli.invocation import Ended, Facts
@@ -38,7 +39,7 @@ from leastnoise.report import (
     drivers,
     drivers_lines,
     drivers_table,
-    summarize,
+    plan_text,
     write_tradeoff,
 )
 
@@ -66,8 +67,15 @@ def design(
     plan = designed(asked, time_limit, cache=not no_cache)
     plan.save(target)
     say(plan)
-    say(f"\nwrote {target}\ndigest {plan.digest} (measure --approved DIGEST measures no other plan)")
-    return {"file": target, "plan": plan_facts(plan)}
+    say(f"\nwrote {target}")
+    _say_approval(plan, asked)
+    return {"file": target, "plan": plan_facts(plan), "approval": approval_digest(plan, asked)}
+
+
+def _say_approval(plan: Plan, asked: Spec) -> None:
+    """Say by which digest others approve a plan of a specification."""
+    digest, covers = approval_lines(plan, asked)
+    say(f"{digest}\n{textwrap.fill(printable(covers), console().width)}")
 
 
 def designed(spec: Spec, time_limit: float | None, *, cache: bool = True) -> Plan:
@@ -115,16 +123,20 @@ def explain(
     spec = load_spec(source) if is_spec else None
     plan = load_plan(source) if spec is None else designed(spec, time_limit, cache=not no_cache)
     with spinner("comparing with simpler noise"):
-        summary = summarize(plan).text()
+        summary = plan_text(plan, by_person=spec is not None and spec.person is not None)
         costs = None if plan.strategy is None else cost_table(plan)
     say(f"{summary}\n")
+    if spec is not None:
+        _say_approval(plan, spec)
+        say("")
+    approval = None if spec is None else approval_digest(plan, spec)
     if without_delta:
         _explain_without_delta(plan, {} if spec is None else spec.design_settings(), time_limit)
     if costs is None:
-        return {"plan": plan_facts(plan), "drivers": []}
+        return {"plan": plan_facts(plan), "drivers": [], "approval": approval}
     console().print(costs)
     found = _explain_cost(plan, relax, most, earlier, time_limit)
-    return {"plan": plan_facts(plan), "drivers": rows_of_frame(found.to_frame())}
+    return {"plan": plan_facts(plan), "drivers": rows_of_frame(found.to_frame()), "approval": approval}
 
 
 def _explain_without_delta(plan: Plan, settings: dict[str, Any], time_limit: float | None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import webbrowser
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,7 @@ from leastnoise.app.cli.invocation import Facts, check_alone
 from leastnoise.app.cli.outputs import Force, check_new, check_outputs
 from leastnoise.app.cli.payment import opened
 from leastnoise.app.cli.terminal import say, spinner
-from leastnoise.app.planner import serve, static_page
+from leastnoise.app.planner import private_entry, serve, static_page
 from leastnoise.core.progress import gap_to_text
 from leastnoise.core.whole_file import written_whole
 
@@ -53,11 +54,14 @@ def plan(
         return {"page": static}
     check_alone("static", None)
 
-    def tell(url: str) -> None:
-        say(f"the planner is at {url}")
-        say("for this machine only, while this command runs; stop it with Ctrl-C")
-        if open_page:
-            webbrowser.open(url)
+    with ExitStack() as until_stopped:
 
-    serve(spec, ledger=ledger, port=port, opened=tell)
+        def tell(url: str) -> None:
+            say(f"the planner is at {url}")
+            say("for this machine only, while this command runs; stop it with Ctrl-C")
+            if open_page:
+                # The arguments of a browser can be read by other users: they may not hold the address.
+                webbrowser.open(until_stopped.enter_context(private_entry(url)).as_uri())
+
+        serve(spec, ledger=ledger, port=port, opened=tell)
     return {"page": None}

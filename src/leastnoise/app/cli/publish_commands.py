@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
@@ -12,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 import leastnoise
-from leastnoise.app.cli.approval import Approved, SavedPlan, check_approved, plan_fixed
+from leastnoise.app.cli.approval import Approved, SavedPlan, check_approved
 from leastnoise.app.cli.check_command import similar_columns
 from leastnoise.app.cli.data_option import DataFile, TableSource, files_read, table_source
 from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
@@ -46,7 +47,7 @@ from leastnoise.app.cli.payment import (
     typed,
 )
 from leastnoise.app.cli.period_command import Period, Returns, Revisions, Skip, publish_period
-from leastnoise.app.cli.plan_cache import NoCache
+from leastnoise.app.cli.plan_cache import NoCache, difference
 from leastnoise.app.cli.terminal import say, spinner, warn
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import (
@@ -54,6 +55,7 @@ from leastnoise.core.errors import (
     DataError,
     DataUnavailableError,
     InputError,
+    PlanFileError,
     StoringDelayed,
     UnrecordedSpending,
     UnstoredError,
@@ -61,7 +63,7 @@ from leastnoise.core.errors import (
 from leastnoise.data import Data, FileFormat, vectorize
 from leastnoise.planning import Plan, load_plan
 from leastnoise.query import Schema
-from leastnoise.release import USUAL_SHARE, Release, presented
+from leastnoise.release import Release, presented
 from leastnoise.report import check_dossier, summarize
 
 _PERSON = "the column that identifies the person; at most records_per_person records of each count"
@@ -119,12 +121,12 @@ def publish(
 ) -> Facts:
     """Design, measure and write the answers."""
     asked = load_spec(spec)
-    person, unknown = _person(asked, person)
-    rest = _rest(asked, not_counted, most_not_counted)
+    asked = _with_options(asked, person, not_counted, most_not_counted)
+    rest = _rest(asked)
     _check_one_period(period, dossier, revisions, returns, plan or approved)
-    fixed = plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
+    fixed = _plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
     source = table_source(data)
-    opened = partial(_table, source, asked.schema, person, unknown, asked.format)
+    opened = partial(_table, source, asked.schema, asked.person, asked.person_unknown, asked.format)
     if into is not None:
         refuse_with_into(dossier=dossier, period=period, presentation=asked.presentation)
         paid = payment(ledger, release_id, same_table_as, table), time_limit, rest, fixed, not no_cache
@@ -152,7 +154,7 @@ def publish(
     result = payer.stored_for(asked) or _designed_and_measured(
         asked, opened(), payer, time_limit, rest, fixed, not no_cache
     )
-    check_approved(result.plan, approved)
+    check_approved(result.plan, asked, approved)
     return _hand_out(result, asked, outputs, payer, dossier, force=force)
 
 
@@ -182,7 +184,7 @@ def _designed_and_measured(
     *,
     into: Path | None = None,
 ) -> Release:
-    """The release that a specification asks for; ``rest`` as in `_measure`, ``fixed`` as in `plan_fixed`."""
+    """The release that a specification asks for; ``rest`` as in `_measure`, ``fixed`` as in `_plan_fixed`."""
     payer.check_before_design(asked)
     how = 'name it in the specification, as in person = "patient_id", or with --person'
     _warn_of_trust(asked.records_per_person, table.person, payer, how)
@@ -192,18 +194,55 @@ def _designed_and_measured(
     return _measure(plan, table, payer, rest, into)
 
 
-def _person(asked: Spec, person: str | None) -> tuple[str | None, tuple[str | int, ...]]:
-    """The column of the person, and its placeholders: those of the column that the specification names."""
-    unknown = tuple(asked.person_unknown) if person in (None, asked.person) else ()
-    return asked.person if person is None else person, unknown
+def _with_options(
+    asked: Spec, person: str | None, not_counted: bool | None, most_not_counted: float | None
+) -> Spec:
+    """What is asked: the specification, and what options say in its place.
+
+    Placeholders of the person's column are those of the column that the specification names.
+    """
+    rest = asked.not_counted
+    rest = rest if not_counted is None else replace(rest, measure=not_counted)
+    rest = rest if most_not_counted is None else replace(rest, most=most_not_counted)
+    if rest != asked.not_counted:
+        asked = replace(asked, not_counted=rest)
+    if person in (None, asked.person):
+        return asked
+    return replace(asked, person=person, person_unknown=())
 
 
-def _rest(asked: Spec, not_counted: bool | None, most_not_counted: float | None) -> dict[str, Any]:
-    """What `measure` is told about records that match no declared value: by options, or the specification."""
-    return {
-        "not_counted": asked.not_counted.measure if not_counted is None else not_counted,
-        "most_not_counted": asked.not_counted.most if most_not_counted is None else most_not_counted,
-    }
+def _rest(asked: Spec) -> dict[str, Any]:
+    """What `measure` is told about records that match no declared value."""
+    return {"not_counted": asked.not_counted.measure, "most_not_counted": asked.not_counted.most}
+
+
+def _plan_fixed(
+    asked: Spec, plan: Path | None, approved: str | None, time_limit: float | None, *, cache: bool
+) -> Plan | None:
+    """The plan to measure where it is fixed before data is read; None where neither option is given.
+
+    Args:
+        asked: as in `check_approved`.
+
+    Raises:
+        PlanFileError: if it is no plan for the specification, or not the one that was approved.
+    """
+    if plan is None and approved is None:
+        return None
+    if plan is None:
+        found = designed(asked, time_limit, cache=cache)
+    else:
+        found = load_plan(plan)
+        other = difference(found, asked)
+        if other is not None:
+            raise PlanFileError(
+                f"{str(plan)!r} is not a plan for this specification: it is {other}",
+                field="plan",
+                given=str(plan),
+                remedy="design it again from this specification. No data was read and nothing was spent",
+            )
+    check_approved(found, asked, approved)
+    return found
 
 
 def _hand_out(
@@ -245,30 +284,38 @@ def measure(
 ) -> Facts:
     """Measure a table with a saved plan: the one step that spends privacy. Also called release."""
     chosen = load_plan(plan)
-    check_approved(chosen, approved)
-    source = table_source(data)
-    outputs = _outputs(plan, source, out, force, chosen.workload.shape[0], ledger, release_id)
-    payer = payment(ledger, release_id, same_table_as, table)
-    _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
-    format = FileFormat(separator, quote or None, encoding, sheet)
     schema = chosen.workload.schema
     if schema is None:
         raise InputError(
             "a plan without a schema is measured on counts, in Python; a table needs a schema", field="plan"
         )
-    rest = {
-        "not_counted": not_counted,
-        "most_not_counted": USUAL_SHARE if most_not_counted is None else most_not_counted,
-    }
+    asked = _with_options(
+        Spec(
+            schema,
+            (),
+            None,
+            person=person,
+            person_unknown=tuple(person_unknown or ()),
+            format=FileFormat(separator, quote or None, encoding, sheet),
+        ),
+        None,
+        not_counted,
+        most_not_counted,
+    )
+    check_approved(chosen, asked, approved)
+    source = table_source(data)
+    outputs = _outputs(plan, source, out, force, chosen.workload.shape[0], ledger, release_id)
+    payer = payment(ledger, release_id, same_table_as, table)
+    _warn_of_trust(chosen.privacy.records_per_person, person, payer, "name the column with --person")
     try:
-        table_of = _table(source, schema, person, person_unknown or (), format)
+        table_of = _table(source, schema, person, asked.person_unknown, asked.format)
     except DataUnavailableError:
         stored = payer.stored_of(chosen)
         if stored is None:
             raise
         result = stored
     else:
-        result = _measure(chosen, table_of, payer, rest)
+        result = _measure(chosen, table_of, payer, _rest(asked))
     save(result, outputs)
     say_warnings(result)
     say_where(outputs)

@@ -19,11 +19,11 @@ from leastnoise.data import (
     ENCODINGS,
     FileFormat,
     TextFile,
-    column_types,
     files_named,
     kind_of,
     other_separator,
     sheet_header,
+    stated_types,
     withheld,
 )
 
@@ -31,15 +31,6 @@ from leastnoise.data import (
 _MAX_HEADER = 2**20
 # Names of identifiers of persons or records: id, patient_id, patientId, uuid.
 _IDENTIFIER = re.compile(r"(.*[\W_])?(id|ids|uuid|guid|ssn|nhs_?number)|.*[a-z](Id|ID|Uuid|UUID)")
-_KINDS = {
-    "whole": r"U?(TINYINT|SMALLINT|INTEGER|BIGINT|HUGEINT)",
-    "measured": r"FLOAT|DOUBLE|DECIMAL.*",
-    "truth": r"BOOLEAN",
-    "named": r"VARCHAR|ENUM.*",
-    "date": r"DATE|TIMESTAMP(_S|_MS|_NS)?",
-    "moment": r"TIMESTAMP WITH TIME ZONE",
-    "time": r"TIME.*",
-}
 
 
 class Column(NamedTuple):
@@ -98,10 +89,8 @@ def closest_name(name: str, names: Sequence[str]) -> str | None:
 
 def _columns(path: str, format: FileFormat) -> list[Column]:
     layout = kind_of(path).layout
-    if layout == "parquet":
-        return _of_parquet(path)
-    if layout == "feather":
-        return _of_feather(path)
+    if layout in ("parquet", "feather"):
+        return [Column(name, _kind(stated)) for name, stated in stated_types(path)]
     if layout == "sheet":
         return [Column(name, "") for name in sheet_header(path, format.sheet)]
     if layout == "json":
@@ -114,27 +103,22 @@ def _columns(path: str, format: FileFormat) -> list[Column]:
     return _of_text(path, format)
 
 
-def _of_parquet(path: str) -> list[Column]:
-    import duckdb
+def _kind(stated: Any) -> str:
+    from pyarrow import types
 
-    with duckdb.connect(":memory:") as engine:
-        types = column_types(engine, "read_parquet($file, hive_partitioning=false)", {"file": path})
-    return [Column(name, _kind(stated)) for name, stated in types]
-
-
-def _of_feather(path: str) -> list[Column]:
-    import duckdb
-    import pyarrow.dataset
-
-    empty = pyarrow.dataset.dataset(path, format="feather").schema.empty_table()
-    with duckdb.connect(":memory:") as engine:
-        engine.register("stated", empty)
-        types = column_types(engine, "stated")
-    return [Column(name, _kind(stated)) for name, stated in types]
-
-
-def _kind(stated: str) -> str:
-    return next((kind for kind, pattern in _KINDS.items() if re.fullmatch(pattern, stated)), "unusable")
+    if types.is_dictionary(stated):
+        stated = stated.value_type
+    if types.is_timestamp(stated):
+        return "date" if stated.tz is None else "moment"
+    kinds = {
+        "whole": types.is_integer,
+        "measured": lambda stated: types.is_floating(stated) or types.is_decimal(stated),
+        "truth": types.is_boolean,
+        "named": lambda stated: str(stated) in ("string", "large_string", "string_view"),
+        "date": types.is_date,
+        "time": types.is_time,
+    }
+    return next((kind for kind, is_it in kinds.items() if is_it(stated)), "unusable")
 
 
 def _of_text(path: str, format: FileFormat) -> list[Column]:

@@ -44,6 +44,10 @@ LEAST_SHARE_SPENT = Fraction(99, 100)
 class Ledger(NotebookValue):
     """The privacy budget of one dataset, kept in one file or in a PostgreSQL database.
 
+    It holds for what the releases promise. Neighbouring tables differ in one record, or, with
+    records_per_person=k, in up to k records of one person; with person=, they differ in all records of one
+    person, of which at most k are counted (k is 1 unless given).
+
     Args:
         path: the file. It is created, readable by its owner only, if it does not exist and a limit is given.
             Or the address of a ledger that several machines share, such as

@@ -6,11 +6,12 @@ import math
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
 from numbers import Real
-from typing import Any, ClassVar, TypeGuard
+from typing import Any, ClassVar, Self, TypeGuard
 
 import numpy as np
 import numpy.typing as npt
@@ -111,7 +112,7 @@ class Attribute(NotebookValue, ABC):
     _unlisted = unlisted(
         "any_steps called cells_label compared day_in has_ends is_text matching n_values null_words "
         "numbers numbers_held offsets own_steps position prefix_label span span_label synonym_cells "
-        "values_label"
+        "values_label with_policies"
     )
 
     outside: str
@@ -301,6 +302,20 @@ class Attribute(NotebookValue, ABC):
             return self.n_values if self.null == "other" else None
         found = self._placed(value)
         return self.n_values if found is None and self.outside == "other" else found
+
+    def with_policies(self, *, outside: str, null: str = "drop", other: str | None = None) -> Self:
+        """The same declared values with other policies; values without ends are dropped, not clamped.
+
+        Args:
+            outside: where undeclared values go.
+            null: where nulls go.
+            other: the label of the other cell; None for none.
+        """
+        made = copy(self)
+        policies = {"outside": outside if self.has_ends or outside != "clamp" else "drop"}
+        for field, value in (policies | {"null": null, "other": other}).items():
+            object.__setattr__(made, field, value)
+        return made
 
     def matching(self, name: str, sign: str, value: Any) -> Mask:
         """Which cells satisfy ``name sign value``, shape (size,).

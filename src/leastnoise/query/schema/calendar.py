@@ -1,8 +1,7 @@
 """Days, weeks, months, quarters and years: their numbers and names, and which text is a date.
 
-A day has a number, counted from 1970-01-01, and so has every period: one rule for all engines. Text is a
-date if it matches one of a few forms as a whole; a form is a pattern whose groups say year, month and so
-on. `leastnoise.data` writes the same patterns in the words of each engine.
+A day has a number, counted from 1970-01-01, and so has every period. Text is a date if it matches one of a
+few forms as a whole; a form is a pattern whose groups say year, month and so on.
 """
 
 from __future__ import annotations
@@ -99,8 +98,7 @@ class DateForm:
     """Text that is a date: a pattern, and what each of its groups says.
 
     Attributes:
-        pattern: a regular expression for the whole text, in the syntax that all engines share. A group that
-            takes no part says nothing.
+        pattern: a regular expression for the whole text, a group that takes no part says nothing.
         groups: of each group one letter as in strftime: Y or y the year, m the month, b its English name,
             d the day, q the quarter, G and V the ISO year and week, H, M and S the time, z the offset from
             UTC.
@@ -159,7 +157,7 @@ _DIRECTIVES = {
 }
 # The same where no separator tells parts from each other: all digits are there.
 _NARROW = _DIRECTIVES | {"m": r"([0-9]{2})", "d": r"([0-9]{2})", "H": r"([01][0-9]|2[0-3])"}
-# What may stand between directives: signs that mean the same in a class of every engine's patterns.
+# What may stand between directives: signs that stand for themselves in a class.
 _LITERAL = r"[A-Za-z0-9 .,/:_'()-]*"
 
 

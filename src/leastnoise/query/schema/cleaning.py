@@ -5,7 +5,7 @@ Nothing is guessed from the table, and no record is looked at to clean another. 
     trim           blanks at both ends are removed: the characters of Unicode's White_Space, and U+FEFF. What
                    is empty then is a null.
     ignore_case    A to Z equal a to z where nulls, synonyms and categories are compared; no other letters
-                   change, because engines do not agree on theirs.
+                   change, because languages do not agree on theirs.
     nulls          words that mean that there is no value
     synonyms       words that mean a declared value
     digits         digits alone, fewer than these, get zeros in front: 1234 is the code 01234
@@ -149,7 +149,7 @@ class Cleaning(NotebookValue):
 
     @property
     def marked_number(self) -> str:
-        """The regular expression of a number with the declared marks, in syntax that all engines share."""
+        """The regular expression of a number with the declared marks."""
         whole = "[0-9]+"
         if self.thousands is not None:
             whole = f"([0-9]+|[0-9]{{1,3}}([{THOUSANDS[self.thousands]}][0-9]{{3}})+)"

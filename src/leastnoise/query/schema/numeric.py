@@ -14,7 +14,16 @@ from typing import Any, ClassVar
 import numpy as np
 
 from leastnoise.core.errors import QueryError, SchemaError
-from leastnoise.query.schema.attribute import Attribute, Mask, Value, float_of, is_number, plain, whole_of
+from leastnoise.query.schema.attribute import (
+    MAX_DIGITS,
+    Attribute,
+    Mask,
+    Value,
+    float_of,
+    is_number,
+    plain,
+    whole_of,
+)
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -60,6 +69,10 @@ class Integers(Attribute):
         if (stop - start - 1) // step >= sys.maxsize - (other is not None):
             raise SchemaError.must(
                 "range", f"hold at most {sys.maxsize:,} values", given=values, remedy="use Bins"
+            )
+        if max(abs(start), abs(stop)) >= 10**MAX_DIGITS:
+            raise SchemaError.must(
+                "range", f"hold numbers of at most {MAX_DIGITS:,} digits", given="longer ones"
             )
         # Ranges that hold the same numbers are equal; written alike, they also have one digest.
         last = values[-1]

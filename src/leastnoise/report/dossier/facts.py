@@ -58,7 +58,9 @@ def claim_of(release: Release) -> Claim:
     is_more = spent > goal.budget_per_person
     k = goal.records_per_person
     records = "one record" if k == 1 else f"{k:,} records"
-    unit = f"one person, with at most {records}" if by_person or k > 1 else "one record"
+    unit = f"one person, with at most {records}" if k > 1 else "one record"
+    if by_person:
+        unit = f"all records of one person, of which at most {k:,} {'is' if k == 1 else 'are'} counted"
     details = f"{goal.statement(by_person=by_person)}."
     if is_more:
         figure = float_above(spent) if goal.noise.is_pure else root_above(spent)

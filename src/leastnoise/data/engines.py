@@ -1,0 +1,230 @@
+"""Raw columns of tables in DuckDB and whatever else Ibis reaches. Nothing is asked of them but columns.
+
+Tables are never held as a whole: they come in batches, from one query, so one version of the table.
+
+    PostgreSQL        `leastnoise.data.postgres`
+    Spark             `leastnoise.data.spark`, which also counts where the records are
+    DuckDB            Ibis tables and relations, as Arrow
+    other engines     as Ibis reads them into Arrow: all records travel to this machine
+"""
+
+# ruff: noqa: S608 - queries hold what Ibis compiled and identifiers made or quoted here.
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from typing import Any
+
+from leastnoise.core.errors import DataError
+from leastnoise.data.addresses import opened_address, opened_lake
+from leastnoise.data.columns import column_places
+from leastnoise.data.connections import ENGINES, STATISTICS
+from leastnoise.data.file_format import FileFormat
+from leastnoise.data.file_names import is_address, lake_of
+from leastnoise.data.ibis_tables import IbisTable, unknown_type
+from leastnoise.data.postgres import PostgresTable
+from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
+from leastnoise.data.sources import raw_table
+from leastnoise.data.spark import SparkTable
+
+# Types of DuckDB that its Arrow has no type of the same values for: asked for as their text.
+_AS_TEXT = ("HUGEINT", "UHUGEINT", "BIGNUM", "VARINT", "TIME WITH TIME ZONE")
+# Settings of DuckDB while it is read. The caller's own expressions are evaluated without statistics of the
+# table, which would let one record decide about another; texts of a batch may take more than 2 GiB; and
+# columns come in types of Arrow's own.
+_SETTINGS = {"arrow_large_buffer_size": "true", "arrow_lossless_conversion": "false"}
+# The name under which a relation's connection knows the relation while a question is asked of it.
+_VIEW = "leastnoise_relation"
+
+
+def engine_table(source: Any, names: Sequence[str]) -> RawTable | None:
+    """The table of an address, of a lake's folder, of a relation or of Ibis; None for anything else.
+
+    Args:
+        names: the columns that will be asked for.
+    """
+    if is_address(source):
+        source = opened_address(source)
+    elif (lake := lake_of(source)) is not None:
+        source = opened_lake(source, lake, names)
+    for base in type(source).__mro__:
+        library = base.__module__.lstrip("_").partition(".")[0]
+        if (library, base.__name__) == ("ibis", "Table"):
+            return table_of_ibis(source)
+        if (library, base.__name__) == ("duckdb", "DuckDBPyRelation"):
+            return DuckRelation(source)
+    return raw_table(source, names, FileFormat())
+
+
+def table_of_ibis(table: Any) -> RawTable:
+    """An Ibis table as raw columns.
+
+    Raises:
+        DataError: if it is in an engine that is not read.
+    """
+    engine = table.get_backend().name
+    if engine == "postgres":
+        return PostgresTable(table)
+    if engine == "pyspark":
+        return SparkTable(table)
+    if engine == "duckdb":
+        return DuckTable(table)
+    if engine in ENGINES or engine == "polars":
+        return WarehouseTable(table)
+    raise DataError(
+        f"tables are counted in {', '.join(ENGINES)}, not in {engine}",
+        field="table",
+        given=engine,
+        remedy="write this one to a file, as in table.to_parquet('people.parquet'), and count that",
+    )
+
+
+class WarehouseTable(IbisTable):
+    """A table or an expression of Ibis on an engine of which nothing is known here but what Ibis offers."""
+
+    def _types(self, names: Sequence[str]) -> list[Any]:
+        """The Arrow types that Ibis has for the columns' own."""
+        kinds = self._table.schema()
+        return [_arrow_type(name, kinds[name]) for name in names]
+
+    def _read(
+        self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
+    ) -> Iterator[list[Any]]:
+        for batch in self._table.select(*names).to_pyarrow_batches(chunk_size=BATCH_RECORDS):
+            yield batch.columns
+
+
+def _arrow_type(name: str, kind: Any) -> Any:
+    try:
+        return kind.to_pyarrow()
+    except Exception:
+        found = None
+    if found is None:
+        raise unknown_type(name)
+    return found
+
+
+# ------------------------------------------------------------------ DuckDB
+
+
+class DuckTable(IbisTable):
+    """A table or an expression of Ibis on DuckDB."""
+
+    def _types(self, names: Sequence[str]) -> list[Any]:
+        with self._asked(names) as relation, reader_of(relation.limit(0)) as reader:
+            return list(reader.schema.types)
+
+    def _read(
+        self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
+    ) -> Iterator[list[Any]]:
+        # An open reader would keep the connection.
+        with self._asked(names) as relation, reader_of(relation) as reader:
+            for batch in reader:
+                yield batch.columns
+
+    def stop(self) -> None:
+        """Have DuckDB end the query."""
+        self.backend.con.interrupt()
+
+    @contextmanager
+    def _asked(self, names: Sequence[str]) -> Iterator[Any]:
+        query, connection = self._query(names), self.backend.con
+        with settings_for_reading(connection.execute):
+            yield _plain_types(connection.sql(query))
+
+
+class DuckRelation(RawTable):
+    """A relation of DuckDB. Nothing ends a query of its connection but its own next batch."""
+
+    kind = "duckdb DuckDBPyRelation"
+
+    def __init__(self, relation: Any) -> None:
+        self._relation = relation
+
+    def types(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """The Arrow types that DuckDB has for the columns, asked without reading a record."""
+        with self._asked(names) as relation, reader_of(relation.limit(0)) as reader:
+            return [(kind,) for kind in reader.schema.types]
+
+    def batches(
+        self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
+    ) -> Iterator[list[Any]]:
+        """The columns, from one query; the connection must not be used for anything else meanwhile."""
+        # An open reader would keep the connection.
+        with self._asked(names) as relation, reader_of(relation) as reader:
+            for batch in reader:
+                yield batch.columns
+
+    @contextmanager
+    def _asked(self, names: Sequence[str]) -> Iterator[Any]:
+        places = column_places(self._relation.columns, names)
+        listed = ", ".join(f"#{place + 1} AS c{k}" for k, place in enumerate(places))
+        with settings_for_reading(self._execute):
+            yield _plain_types(self._relation.project(listed))
+        with suppress(Exception):
+            # Until DuckDB 1.4 the name of a relation stays.
+            self._execute(f"DROP VIEW IF EXISTS {_VIEW}")
+
+    def _execute(self, query: str) -> Any:
+        """What the relation's connection answers, which nothing else gives access to."""
+        return self._relation.query(_VIEW, query)
+
+
+@contextmanager
+def settings_for_reading(execute: Callable[[str], Any]) -> Iterator[None]:
+    """A connection of DuckDB with these settings, meanwhile, and without judging by statistics.
+
+    Raises:
+        DataError: if it takes no settings; then an optimiser of the engine would judge by all records.
+    """
+    listed = ", ".join(repr(name) for name in ("disabled_optimizers", *_SETTINGS))
+    query = f"SELECT name, value FROM duckdb_settings() WHERE name IN ({listed})"
+    before = {name: value or "" for name, value in execute(query).fetchall()}
+    off = [own for own in before["disabled_optimizers"].split(",") if own]
+    wanted = {name: value for name, value in _SETTINGS.items() if before.get(name, value) != value}
+    for name, value in wanted.items():
+        # An engine of before has no such setting, and a locked one keeps its own.
+        with suppress(Exception):
+            execute(f"SET {name}='{value}'")
+    is_set = STATISTICS in off
+    if not is_set:
+        wanted["disabled_optimizers"] = ",".join([*off, STATISTICS])
+        with suppress(Exception):
+            execute(f"SET disabled_optimizers='{wanted['disabled_optimizers']}'")
+            is_set = True
+    if not is_set:
+        raise DataError(
+            "the connection of this DuckDB table takes no settings, and its optimiser would judge values by "
+            "the statistics of all records",
+            field="table",
+            given="a locked configuration",
+            remedy=f"begin with SET disabled_optimizers='{STATISTICS}' on that connection, or write the "
+            "table to a file and count that",
+        )
+    try:
+        yield
+    finally:
+        # A connection that was closed meanwhile takes no settings; what closed it is the error to raise.
+        with suppress(Exception):
+            for name in wanted:
+                execute(f"SET {name}='{before[name]}'")
+
+
+def _plain_types(relation: Any) -> Any:
+    """A relation whose columns Arrow has a type for, value for value."""
+    kinds = [str(kind) for kind in relation.types]
+    if not any(kind in _AS_TEXT for kind in kinds):
+        return relation
+    listed = (
+        f"CAST(#{k} AS VARCHAR) AS c{k}" if kind in _AS_TEXT else f"#{k} AS c{k}"
+        for k, kind in enumerate(kinds, start=1)
+    )
+    return relation.project(", ".join(listed))
+
+
+def reader_of(relation: Any) -> Any:
+    """The record batches of a relation; it is not held as a whole."""
+    # Until DuckDB 1.4 under another name.
+    read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+    return read(BATCH_RECORDS)
