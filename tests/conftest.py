@@ -5,18 +5,15 @@ Where every extra is installed, a skipped test is a failure: it would hide what 
 
 from __future__ import annotations
 
-import gc
 import os
-import shutil
-import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from postgres_server import Server, missing, started
+from postgres_server import Server, started
+from spark_session import spark_here
 from support import extra
 
 # The same examples on every run, so that a failure stays; LEASTNOISE_EXPLORE=1 tries new ones.
@@ -39,31 +36,8 @@ def server() -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """Spark on this machine, as Ibis connects to it, for all tests of the group "engines"."""
-    ibis = extra("ibis")
-    sql = extra("pyspark.sql")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        missing("no Java here, which Spark needs; on Debian: apt-get install openjdk-17-jre-headless")
-    settings_of_spark = {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.log.level": "OFF",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    # Executors run the Python of the tests, which has NumPy and PyArrow.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = sql.SparkSession.builder.master("local[2]").appName("leastnoise")
-    for name, value in settings_of_spark.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield ibis.pyspark.connect(session)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session.stop()
-        gc.collect()
+    with spark_here(tmp_path_factory.mktemp("warehouse")) as connected:
+        yield connected
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -27,6 +27,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -37,8 +38,10 @@ import leastnoise as ln
 from leastnoise.core.errors import LeastnoiseError, SchemaError
 from neighbours_cells import UNCLEAR, cells
 from neighbours_files import Line, Table, Unwritable
-from neighbours_sources import SERVED, SOURCES, hash_of, written
+from neighbours_sources import ENGINES, SERVED, SOURCES, hash_of, written
 from neighbours_values import Form, attribute
+from postgres_server import started
+from spark_session import spark_here
 
 # Cells that are compared one by one; of larger schemas the table of each attribute is.
 MOST_CELLS = 4_000
@@ -454,13 +457,12 @@ def judged(
 
         try:
             found.wrong += faults(case, noted, is_by_hand=is_by_hand)
+            found.n_pairs += len(case.groups)
+            found.by_source[case.source] += len(case.groups)
+            found.n_refused += bool(refused[0]) * len(case.groups)
+            found.n_by_hand += sum(by_hand(case, records) is not None for records in list(case.tables())[1:])
         except Unwritable:
             found.n_unwritten += 1
-            continue
-        found.n_pairs += len(case.groups)
-        found.by_source[case.source] += len(case.groups)
-        found.n_refused += bool(refused[0]) * len(case.groups)
-        found.n_by_hand += sum(by_hand(case, records) is not None for records in list(case.tables())[1:])
         if until(found):
             break
     return found
@@ -480,14 +482,16 @@ def main() -> None:
     here = [name for name, source in SOURCES.items() if source.is_here() and name not in SERVED]
     sources = here if asked.sources is None else asked.sources.split(",")
     seed = int.from_bytes(os.urandom(4), "little") if asked.seed is None else asked.seed
-    start = time.monotonic()
     names = (f"{seed}:{i}" for i in range(10**9)) if asked.case is None else [asked.case]
     enough = asked.pairs or 10**12
-    found = judged(
-        names,
-        sources,
-        until=lambda found: found.n_pairs >= enough or time.monotonic() - start > asked.seconds,
-    )
+    with served(sources):
+        start = time.monotonic()
+        found = judged(
+            names,
+            sources,
+            until=lambda found: found.n_pairs >= enough or time.monotonic() - start > asked.seconds,
+        )
+        shown = [str(smaller(fault)) for fault in (found.wrong or [])[: asked.show]]
     assert found.by_source is not None and found.wrong is not None
     print(
         f"{found.n_pairs} pairs, {found.n_by_hand} of them by hand too, {found.n_refused} refused, "
@@ -496,8 +500,20 @@ def main() -> None:
     for name, number in sorted(found.by_source.items()):
         own = Counter(fault.kind for fault in found.wrong if fault.case.source == name)
         print(f"  {name:12} {number:6} pairs  {', '.join(f'{n} {kind}' for kind, n in own.items())}")
-    for fault in found.wrong[: asked.show]:
-        print(smaller(fault))
+    print("\n".join(shown))
+
+
+@contextmanager
+def served(sources: Sequence[str]) -> Iterator[None]:
+    """The servers that some sources need, for as long as they do."""
+    with ExitStack() as stack:
+        folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        if "postgres" in sources:
+            ENGINES["postgres"] = stack.enter_context(started()).connect()
+        if "spark" in sources:
+            ENGINES["spark"] = stack.enter_context(spark_here(folder / "warehouse"))
+            ENGINES["folder"] = folder
+        yield
 
 
 if __name__ == "__main__":

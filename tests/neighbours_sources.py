@@ -9,6 +9,7 @@ import decimal
 import importlib
 import importlib.util
 import random
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -66,12 +67,16 @@ class Source:
 
 
 def _arrow_forms(
-    *without: str, encodings: Sequence[str] = ("dictionary", "words", "runs"), is_utf8: bool = False
+    *without: str,
+    encodings: Sequence[str] = ("dictionary", "words", "runs"),
+    is_utf8: bool = False,
+    is_typed: bool = False,
 ) -> Callable[[random.Random], Form]:
     """Arrow types that a source can hold, but for those whose names hold one of these words.
 
     Args:
         is_utf8: whether it refuses text that is none.
+        is_typed: whether it refuses, or makes others of, numbers that their type does not hold.
     """
     names = [name for name in ARROW_TYPES if not any(part in name for part in without)]
     # As often as what people have: floats, texts and moments beside all else.
@@ -87,9 +92,17 @@ def _arrow_forms(
         form = arrow_form(name, encoding)
         if is_utf8 and "string" in name:
             return replace(form, odd=[raw for raw in form.odd if raw not in NO_UTF8])
-        return form
+        most = _most_in(name) if is_typed else None
+        return form if most is None else replace(form, odd=[raw for raw in form.odd if abs(raw) <= most])
 
     return drawn
+
+
+def _most_in(name: str) -> int | None:
+    """The largest stored number of a type, where the memory of its values holds larger ones, too."""
+    digits = re.match(r"decimal\d+\((\d+),", name)
+    # Seconds of a day are written to files as milliseconds.
+    return 10 ** int(digits[1]) - 1 if digits else 2**31 // 1000 if name == "time32[s]" else None
 
 
 def arrow_table(table: Table) -> Any:
@@ -490,14 +503,14 @@ def _spark(table: Table, folder: Path, rng: random.Random) -> Any:
 # ------------------------------------------------------------------ the list
 
 # Without what these libraries hold as another type, such as a date of milliseconds, or not at all.
-_IN_PARQUET = _arrow_forms("null", encodings=("words",))
+_IN_PARQUET = _arrow_forms("null", encodings=("words",), is_typed=True)
 _IN_POLARS = _arrow_forms(
     "decimal256", "null", "date64", "timestamp[s", "+05:30", encodings=("dictionary",), is_utf8=True
 )
 _NOT_IN_SPARK = ("uint", "decimal256", "float16", "null", "date64", "time32", "time64", "[s", "[ns")
-_IN_SPARK = _arrow_forms(*_NOT_IN_SPARK, encodings=("words",))
+_IN_SPARK = _arrow_forms(*_NOT_IN_SPARK, encodings=("words",), is_typed=True)
 _IN_DUCKDB = _arrow_forms(
-    "decimal256", "float16", "null", "date64", "timestamp[ns, ", "timestamp[s, ", is_utf8=True
+    "decimal256", "float16", "null", "date64", "timestamp[ns, ", "timestamp[s, ", is_utf8=True, is_typed=True
 )
 SOURCES = {
     "csv": Source(lambda rng: FIELDS, csv("csv", ","), lines=GARBAGE),

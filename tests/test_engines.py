@@ -5,7 +5,6 @@ from __future__ import annotations
 import atexit
 import decimal
 import functools
-import gc
 import itertools
 import json
 import logging
@@ -89,35 +88,6 @@ KINDS = {
 @pytest.fixture(scope="session")
 def postgres(server: Server) -> Any:
     return server.connect()
-
-
-@pytest.fixture(scope="session")
-def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    ibis = extra("ibis")
-    sql = extra("pyspark.sql")
-    if shutil.which("java") is None and "JAVA_HOME" not in os.environ:
-        missing("no Java here, which Spark needs; on Debian: apt-get install openjdk-17-jre-headless")
-    settings_of_spark = {
-        "spark.ui.enabled": "false",
-        "spark.sql.shuffle.partitions": "2",
-        "spark.default.parallelism": "2",
-        "spark.driver.host": "127.0.0.1",
-        "spark.driver.bindAddress": "127.0.0.1",
-        "spark.sql.warehouse.dir": str(tmp_path_factory.mktemp("warehouse")),
-        "spark.log.level": "OFF",
-        "spark.ui.showConsoleProgress": "false",
-    }
-    # Executors run the Python of the tests, which has NumPy and PyArrow.
-    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-    builder = sql.SparkSession.builder.master("local[2]").appName("leastnoise")
-    for name, value in settings_of_spark.items():
-        builder = builder.config(name, value)
-    session = builder.getOrCreate()
-    yield ibis.pyspark.connect(session)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        session.stop()
-        gc.collect()
 
 
 @pytest.fixture(scope="session")

@@ -409,7 +409,10 @@ def plain_array(column: Any) -> Any:
         is_uuid = str(column.type) == "extension<arrow.uuid>"
         column = _written_uuids(column.storage) if is_uuid else column.storage
     if pa.types.is_run_end_encoded(column.type):
-        return plain_array(pc.run_end_decode(column))
+        # Arrow decodes runs of some types only.
+        places = np.arange(column.offset, column.offset + len(column))
+        run = np.searchsorted(stored(column.run_ends), places, side="right")
+        return pa.DictionaryArray.from_arrays(pa.array(run), plain_array(column.values))
     return column
 
 

@@ -38,12 +38,18 @@ def is_null(value: object) -> bool:
     """Whether a raw value is missing: None, NaN, or a missing value of pandas."""
     if value is None or type(value).__name__ in ("NAType", "NaTType"):
         return True
+    if isinstance(value, np.datetime64):
+        return bool(np.isnat(value))
     return isinstance(value, (Real, Decimal)) and bool(value != value)
 
 
 def plain(value: Any) -> Any:
     """A NumPy scalar as the Python number, text or moment it stands for."""
     if isinstance(value, np.datetime64):
+        # Years come by division, which cannot wrap; beyond those of the calendar a moment is only its text.
+        year = 0 if np.isnat(value) else 1970 + int(value.astype("datetime64[Y]").astype(np.int64))
+        if not 1 <= year <= 9999:
+            return None if np.isnat(value) else str(value)
         # In whole microseconds: finer ones would come as a number.
         return value.astype("datetime64[us]").item()
     return value.item() if hasattr(value, "dtype") and hasattr(value, "item") else value
