@@ -505,7 +505,14 @@ def _spark(table: Table, folder: Path, rng: random.Random) -> Any:
 # Without what these libraries hold as another type, such as a date of milliseconds, or not at all.
 _IN_PARQUET = _arrow_forms("null", encodings=("words",), is_typed=True)
 _IN_POLARS = _arrow_forms(
-    "decimal256", "null", "date64", "timestamp[s", "+05:30", encodings=("dictionary",), is_utf8=True
+    "decimal256",
+    "null",
+    "date64",
+    "timestamp[s",
+    "+05:30",
+    encodings=("dictionary",),
+    is_utf8=True,
+    is_typed=True,
 )
 _NOT_IN_SPARK = ("uint", "decimal256", "float16", "null", "date64", "time32", "time64", "[s", "[ns")
 _IN_SPARK = _arrow_forms(*_NOT_IN_SPARK, encodings=("words",), is_typed=True)

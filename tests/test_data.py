@@ -20,6 +20,7 @@ from typing import Any
 import duckdb
 import numpy as np
 import pandas
+import pyarrow
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -721,6 +722,18 @@ def test_failure_names_the_step_and_what_to_check() -> None:
     data = vectorize(duckdb.connect().sql(f"SELECT CAST('{CANARY}' AS INTEGER) AS x"), Schema(x=range(3)))
     with refuses(DataError, "table", "ConversionException", "reason is withheld"):
         data.vector()
+
+
+def test_a_panic_of_polars_is_withheld() -> None:
+    """Polars stops at a decimal that its type excludes, with an error that is no Exception."""
+    polars = extra("polars")
+    beyond = pyarrow.array([None], pyarrow.decimal128(38, 0))
+    held = pyarrow.Array.from_buffers(beyond.type, 1, [None, pyarrow.py_buffer(b"\0" * 15 + b"\x80")])
+    frame = polars.from_arrow(pyarrow.table({"v": held}))
+    # One record by itself, which polars holds as a constant.
+    frame = polars.concat([frame, frame])[0:1]
+    with refuses(DataError, "table", "PanicException", "reason is withheld"):
+        vectorize(frame, Schema(v=range(2))).vector()
 
 
 def test_repr_shows_schema_and_kind_only(tmp_path: Path) -> None:

@@ -39,6 +39,11 @@ def withheld(step: str, run: Callable[[], _T]) -> _T:
         raise
     except Exception as error:
         kind = type(error).__name__
+    except BaseException as error:
+        # A panic of Rust, as in polars, is no Exception.
+        kind = type(error).__name__
+        if kind != "PanicException":
+            raise
     raise DataError(
         f"{step} failed ({kind}). The reason is withheld, because it can hold values of the table",
         field="table",

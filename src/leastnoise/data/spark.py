@@ -97,7 +97,8 @@ class SparkTable(IbisTable):
         return counts
 
     def _frame(self, names: Sequence[str]) -> Any:
-        return self.backend._session.sql(self._query(names))
+        """The columns under names that Spark does not read as paths, as it would a name with a point."""
+        return self.backend._session.sql(self._query(names)).toDF(*(f"c{k}" for k in range(len(names))))
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
