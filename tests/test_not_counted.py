@@ -20,7 +20,13 @@ import pytest
 import leastnoise as ln
 from joint_audit import told_apart
 from leastnoise.core import container
-from leastnoise.core.errors import InputError, LeastnoiseError, LedgerMismatchError, PlanFileError
+from leastnoise.core.errors import (
+    InputError,
+    LeastnoiseError,
+    LedgerMismatchError,
+    PlanFileError,
+    RecordsNotCounted,
+)
 from leastnoise.data import vectorize
 from leastnoise.privacy import CellCosts, Charge, Goal, noise_named
 from leastnoise.privacy.accounting import Tally, charge_from_parts, tally_of
@@ -403,6 +409,47 @@ def test_a_release_warns_above_the_declared_share_and_not_below(tmp_path: Path) 
     assert 'class="care">Warning: about' in page
     assert released(plan, FRAME, most_not_counted=0.6).warnings == ()
     assert released(plan, FRAME, most_not_counted=0.2).warnings
+
+
+def left_out(seen: Any) -> list[str]:
+    return [str(one.message) for one in seen if one.category is RecordsNotCounted]
+
+
+def test_measure_warns_by_the_released_number_and_points_at_the_call(tmp_path: Path) -> None:
+    """In Python, 99.8% of a table could be missing in silence."""
+    plan = plan_of(ln.GDP(1), "identity")
+    table = pandas.DataFrame({"age": [0] * 2 + [9] * 998, "sex": ["F"] * 1000})
+    ledger = ln.Ledger(tmp_path / "town.ledger", dataset="town", limit=ln.GDP(1))
+    with pytest.warns(ln.LeastnoiseWarning) as seen:
+        release = ln.measure(plan, table, ledger=ledger, release_id="first")
+    (said,) = left_out(seen)
+    (sentence,) = release.warnings
+    assert said.startswith(sentence) and "leastnoise check" in said
+    (warned,) = seen
+    assert warned.filename == __file__
+    # What is stored is handed out with the same words, whatever the table holds by now.
+    with pytest.warns(RecordsNotCounted) as again:
+        ln.measure(plan, FRAME.iloc[:4], ledger=ledger, release_id="first")
+    assert left_out(again) == [said]
+
+
+def test_measure_warns_of_no_more_than_was_expected() -> None:
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        ln.measure(plan_of(ln.GDP(1), "identity"), FRAME, most_not_counted=0.6)
+        ln.measure(plan_of(ln.GDP(1), "identity"), FRAME, not_counted=False)
+        ln.measure(plan_of(ln.GDP(1), "identity"), [1] * 8)
+    assert left_out(seen) == []
+
+
+def test_the_warning_rests_on_the_noisy_number_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two tables with the same noisy numbers: one warning, though only one of them has records left out."""
+    plan = plan_of(ln.GDP(1), "identity")
+    noisy = released(plan, FRAME)
+    monkeypatch.setattr("leastnoise.release.measuring._released", lambda *_, **__: noisy)
+    with pytest.warns(ln.LeastnoiseWarning) as seen:
+        ln.measure(plan, pandas.DataFrame({"age": [0, 1], "sex": ["F", "M"]}))
+    assert left_out(seen)[0].startswith(noisy.warnings[0])
 
 
 @pytest.mark.thorough

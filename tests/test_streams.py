@@ -27,12 +27,13 @@ from leastnoise.core.errors import (
     NotYetError,
     OverBudgetError,
     PlanFileError,
+    RecordsNotCounted,
     WorkloadError,
 )
 from leastnoise.planning import ends_of_rows, n_due, plan_through
 from leastnoise.query import due_by, due_of_batches
 from leastnoise.release import load_stream, stored_release
-from support import refuses
+from support import REFUSAL_CODES, refuses
 
 MONTHS = tuple(f"2026-{month:02}" for month in range(1, 13))
 
@@ -256,6 +257,28 @@ def test_a_stream_publishes_what_is_due_and_keeps_it(tmp_path: Path) -> None:
     again = load_stream(new_ledger(tmp_path), "admissions")
     assert [one.answers.tolist() for one in again.releases][-1] == release.answers.tolist()
     assert again.releases[-1].plan.certificate.status == "optimal"
+
+
+def test_a_plan_over_periods_is_measured_by_its_stream_alone(tmp_path: Path) -> None:
+    """`measure` released all months at once, the current one unfinished, and charged for them again."""
+    ledger = new_ledger(tmp_path)
+    stream = ln.open_stream(exact_plan(), ledger, stream_id="a")
+    published = stream.measure(MONTHS[0], table())
+    for plan in (exact_plan(), published.plan):
+        with refuses(InputError, "plan", ..., "stream.measure", "without over="):
+            ln.measure(plan, table(), ledger=ledger)
+        with refuses(InputError, "plan", ..., "open_stream"):
+            ln.measure(plan, table())
+    assert len(ledger.entries) == 1
+
+
+def test_a_period_warns_of_records_left_out(tmp_path: Path) -> None:
+    stream = ln.open_stream(exact_plan(), new_ledger(tmp_path), stream_id="a")
+    frame = table(2000).assign(sex=" F")
+    for _ in range(2):
+        with pytest.warns(RecordsNotCounted, match="none of the answers") as seen:
+            release = stream.measure(MONTHS[0], frame)
+        assert str(seen[0].message).startswith(release.warnings[0]) and seen[0].filename == __file__
 
 
 def test_what_is_stored_is_handed_out_again_whatever_the_table_holds(tmp_path: Path) -> None:
@@ -560,6 +583,25 @@ def test_a_scheduler_publishes_period_by_period(tmp_path: Path, monkeypatch: pyt
     changed = run(*publish, MONTHS[3])
     assert changed.exit_code != 0
     assert "does not ask for what stream" in changed.output
+
+
+def test_the_shell_measures_a_plan_over_periods_only_by_period(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("town.toml").write_text(SPECIFICATION)
+    table(2000).assign(sex=" F").to_csv("people.csv", index=False)
+    exact_plan().save(tmp_path / "town.plan")
+    run("ledger", "create", "a.ledger", "--dataset", "town", "--mu", "15000")
+    paid = ("--data", "people.csv", "--ledger", "a.ledger")
+    for command in (("publish", "town.toml"), ("measure", "town.plan")):
+        refused = run(*command, *paid)
+        assert refused.exit_code in REFUSAL_CODES and "--period" in refused.output
+    assert not ln.Ledger("a.ledger").entries
+    # What readers must know first is said once, on one line of its own.
+    first = run("publish", "town.toml", *paid, "--period", MONTHS[0])
+    assert first.exit_code == 0, first.output
+    assert first.stderr.count("none of the answers") == 1 and "RecordsNotCounted" not in first.output
 
 
 def test_answers_of_a_stream_are_fetched_by_period(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

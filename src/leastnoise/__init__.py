@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from leastnoise.app.sql import queries_from_sql
     from leastnoise.bounds import Certificate, certify
-    from leastnoise.core.errors import InfeasibleError, LeastnoiseError
+    from leastnoise.core.errors import InfeasibleError, LeastnoiseError, LeastnoiseWarning
     from leastnoise.data import Data, FileFormat, vectorize
     from leastnoise.planning import Plan, design, load_plan
     from leastnoise.privacy import GDP, ZCDP, ApproxDP, LeastLoss, Ledger, PureDP
@@ -153,9 +153,10 @@ __all__ = [  # noqa: RUF022
     "Report",
     "Publication",
     "write_dossier",
-    # What is refused.
+    # What is refused, and what is warned of.
     "InfeasibleError",
     "LeastnoiseError",
+    "LeastnoiseWarning",
 ]
 
 # Where the names live, every room after those that it imports: looking further up first loads nothing more.

@@ -1,4 +1,4 @@
-"""Every exception of the library.
+"""Every exception and every warning of the library.
 
     LeastnoiseError
     ├── InputError (also ValueError)      something given does not hold
@@ -26,8 +26,11 @@
     ├── RandomnessError (also OSError)    the system's generator failed; nothing is released
     └── MissingExtraError (also ImportError)     an optional package; the message has the line to type
 
-    UnrecordedSpending (a warning)        a release without a ledger
-    StoringDelayed (a warning)            a release that is paid for and waits to be stored
+    LeastnoiseWarning (also UserWarning)  stops nothing
+    ├── RecordsNotCounted                 more records than expected are in none of the answers
+    ├── UnrecordedSpending                a release without a ledger
+    ├── StoringDelayed                    a release that is paid for and waits to be stored
+    └── SharedEnds                        listed ranges that share an end
 
 A message says what must hold, what was given, and what to do next. It never
 holds a value read from a private table.
@@ -52,6 +55,7 @@ __all__ = [
     "InfeasibleError",
     "InputError",
     "LeastnoiseError",
+    "LeastnoiseWarning",
     "LedgerBusyError",
     "LedgerError",
     "LedgerFileError",
@@ -64,6 +68,7 @@ __all__ = [
     "PrivacyError",
     "QueryError",
     "RandomnessError",
+    "RecordsNotCounted",
     "SchemaError",
     "SpecError",
     "SqlError",
@@ -347,13 +352,24 @@ class MissingExtraError(LeastnoiseError, ImportError):
     """An optional package that is not installed."""
 
 
-class StoringDelayed(UserWarning):
+class LeastnoiseWarning(UserWarning):
+    """Anything this library warns of on purpose; it stops nothing."""
+
+
+class RecordsNotCounted(LeastnoiseWarning):
+    """A release in which more than the expected share of all records is in none of the answers.
+
+    Judged by the noisy number that was released, never by the true one.
+    """
+
+
+class StoringDelayed(LeastnoiseWarning):
     """A release that is paid for and cannot be stored yet; it is tried again."""
 
 
-class UnrecordedSpending(UserWarning):
+class UnrecordedSpending(LeastnoiseWarning):
     """A release that no ledger has recorded."""
 
 
-class SharedEnds(UserWarning):
+class SharedEnds(LeastnoiseWarning):
     """Listed ranges that share an end, so that its records are counted in both."""

@@ -38,7 +38,7 @@ from leastnoise.release.counts import (
 from leastnoise.release.noise import discrete_laplace, rounded_gaussian
 from leastnoise.release.not_counted import USUAL_SHARE, NotCounted, NotCountedRow, row_for
 from leastnoise.release.paid import PaidRelease, check_readable
-from leastnoise.release.release import Receipt, Release
+from leastnoise.release.release import Receipt, Release, warn_of_rest
 from leastnoise.release.release_file import release_from_parts
 from leastnoise.strategy import CountTables, Measured
 
@@ -80,7 +80,9 @@ def measure(
             unless ``same_table_as`` names a release that has published it. With names of attributes, it also
             measures how many of these records each of them leaves out; all of these numbers are then noisier.
             With replace-one neighbours, asking for it makes the release a tenth more expensive.
-        most_not_counted: the share of all records in no cell above which the release warns.
+        most_not_counted: the share of all records in no cell above which `measure` warns, with
+            `leastnoise.core.errors.RecordsNotCounted`, and so does everything that shows the release. Judged
+            by the noisy number; `Release.warnings` repeats the sentence.
         into: a private folder, for plans that measure more integers than memory holds. They are drawn in
             blocks, each on disk before the next, and the ledger records their digests; answers are read from
             there on demand. An interrupted release continues under the same ``release_id``, from the same
@@ -103,6 +105,8 @@ def measure(
         neighbours replace a record it adds its own cost, which the ledger charges.
 
     Raises:
+        InputError: if something given does not hold, or the plan was designed with ``over=`` and belongs to a
+            stream; nothing is spent.
         DataError: if the source does not fit the plan; nothing is spent.
         LedgerError: if the ledger cannot pay for it or cannot be used, or the table is not the one named;
             nothing is spent.
@@ -113,12 +117,24 @@ def measure(
     """
     if not isinstance(plan, Plan):
         raise InputError.must("plan", "be a Plan from design()", given=type(plan))
+    if plan.over is not None:
+        raise InputError(
+            f"this plan publishes period by period, as it was designed with over={plan.over!r}, and is paid "
+            "for once for all of them; ",
+            Remedy(
+                "open_stream(plan, ledger) opens its stream, and stream.measure(period, source) publishes a "
+                "period; a plan designed without over= is measured at once"
+            ),
+            field="plan",
+        )
     if into is None and plan.strategy is not None:
         plan.strategy.require_measurable()
     row = row_for(plan, source, not_counted, most_not_counted, same_table_as=same_table_as)
     if ledger is not None:
         with progress_shown(progress, "measuring", _block_to_line) as tell:
-            return _measured_with(ledger, plan, source, row, release_id, same_table_as, table, into, tell)
+            release = _measured_with(ledger, plan, source, row, release_id, same_table_as, table, into, tell)
+        warn_of_rest(release, stacklevel=3)
+        return release
     if into is not None:
         raise InputError(
             "the digests of blocks are kept in a ledger; ",
@@ -134,7 +150,9 @@ def measure(
             UnrecordedSpending,
             stacklevel=2,
         )
-        return _released(plan, read, row, SystemBits(), is_truncated=is_truncated(source))
+        release = _released(plan, read, row, SystemBits(), is_truncated=is_truncated(source))
+    warn_of_rest(release, stacklevel=3)
+    return release
 
 
 # What the steps of a release in blocks are called.

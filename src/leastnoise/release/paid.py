@@ -25,7 +25,7 @@ from leastnoise.core.errors import (
 from leastnoise.core.interruption import Interruption, finished_first
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import Entry, Ledger
-from leastnoise.release.release import Release
+from leastnoise.release.release import Release, warn_of_rest
 
 # Seconds before storing is tried again for the first time; each wait is then twice the last.
 _FIRST_WAIT = 0.05
@@ -110,7 +110,10 @@ class PaidRelease:
 
     def _again(self) -> Release:
         with finished_first() as interruption:
-            return self.stored(interruption)
+            release = self.stored(interruption)
+        # Called by `UnstoredError.store`, which a person called.
+        warn_of_rest(release, stacklevel=4)
+        return release
 
 
 def check_readable(plan: Plan) -> None:

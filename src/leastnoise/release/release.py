@@ -6,6 +6,7 @@ however often it is done.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -18,13 +19,13 @@ import numpy as np
 
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import QueryError
+from leastnoise.core.errors import QueryError, RecordsNotCounted
 from leastnoise.core.extras import require
 from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
-from leastnoise.query import Labels, Query, Total, Workload, workload_of_query
+from leastnoise.query import Labels, Prefix, Query, Total, Workload, due_by, workload_of_query
 from leastnoise.release.adjustment import Adjustment, interval_ends
 from leastnoise.release.answer_columns import columns_of_counts, columns_of_query, columns_of_ratios
 from leastnoise.release.answer_table import answer_table, shaped_frame, to_arrow, to_pandas, to_polars
@@ -175,6 +176,17 @@ class Release(NotebookValue):
             return None
         return float(self.unadjusted.answers_to(total)[0])
 
+    @cached_property
+    def _n_so_far(self) -> float | None:
+        """An estimate of the number of records in the periods so far; None where it is not determined."""
+        plan = self.plan
+        if plan.horizon is None or plan.period is None or plan.over is None or plan.workload.schema is None:
+            return None
+        running = due_by(workload_of_query(Prefix(plan.over), plan.workload.schema), plan.over, plan.period)
+        if running is None or not plan.fixed_strategy().can_answer_all(running):
+            return None
+        return float(self.unadjusted.answers_to(running)[-1])
+
     @property
     def spent_per_person(self) -> Fraction:
         """μ² (Gaussian) or ε (Laplace) that the release spends for one person, exactly.
@@ -192,10 +204,23 @@ class Release(NotebookValue):
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What readers of the answers must know first, one sentence each; computed from the release alone."""
-        n_counted = None if self.not_counted is None else self.n_counted
-        if self.not_counted is None or n_counted is None or not self.not_counted.exceeds(n_counted):
+        """What readers of the answers must know first, one sentence each; computed from the release alone.
+
+        `measure` warns of them with `leastnoise.core.errors.RecordsNotCounted`. Where the plan does not
+        determine how many records are in some cell, no share is known and nothing is said. In a stream the
+        share is that beside the records of the periods so far.
+        """
+        # Few tables need the number of records counted, which takes long in a large plan.
+        if self.not_counted is None or not self.not_counted.exceeds(0.0):
             return ()
+        n_counted = self._n_so_far if self.n_counted is None else self.n_counted
+        if n_counted is None or not self.not_counted.exceeds(n_counted):
+            return ()
+        if self.n_counted is None:
+            return (
+                f"{self.not_counted.total} matched no declared value, beside about "
+                f"{max(round(n_counted), 0):,} in the periods so far: they are in none of the answers",
+            )
         share = self.not_counted.estimate / (self.not_counted.estimate + max(n_counted, 0.0))
         return (
             f"{self.not_counted.total} matched no declared value ({share:.1%} of all): "
@@ -479,6 +504,20 @@ class Release(NotebookValue):
         first = self.plan.workload.names[0]
         warned = "".join(f"\nWarning: {sentence}" for sentence in self.warnings)
         return f"{self!r}; see summarize(release), release.to_frame() or release[{first!r}]{warned}"
+
+
+def warn_of_rest(release: Release, *, stacklevel: int) -> None:
+    """Warn where more than the declared share of all records is in no cell, by the noisy number.
+
+    Args:
+        stacklevel: as that of `warnings.warn`, counted from here.
+    """
+    for sentence in release.warnings:
+        warnings.warn(
+            f"{sentence}; `leastnoise check`, for the table's owner alone, says in which columns",
+            RecordsNotCounted,
+            stacklevel=stacklevel,
+        )
 
 
 def _read_only(values: Array) -> Array:

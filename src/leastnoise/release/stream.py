@@ -56,7 +56,7 @@ from leastnoise.release.not_counted import (
     row_for,
 )
 from leastnoise.release.paid import check_readable
-from leastnoise.release.release import Receipt, Release
+from leastnoise.release.release import Receipt, Release, warn_of_rest
 from leastnoise.release.release_file import STREAM, is_stream
 from leastnoise.release.stream_price import StreamPrice, stream_price
 
@@ -314,7 +314,7 @@ class Stream(NotebookValue):
                 one release with T periods; nothing is charged for it. None measures it where it is covered:
                 not with ``person=``, nor in a stream with revisions or returns, where a record may be in a
                 cell in one period and in none in another.
-            most_not_counted: the share of all records in no cell above which the release warns.
+            most_not_counted: the share of all records in no cell above which this warns, as `measure` does.
 
         Raises:
             InputError: if there is no such period, nothing is due by it, or earlier ones are not published.
@@ -336,6 +336,7 @@ class Stream(NotebookValue):
         while True:
             stored = self._stored(index)
             if stored is not None:
+                warn_of_rest(stored, stacklevel=3)
                 return stored
             entry, parts = self._fetched()
             first = 0 if not entry.parts else self.periods.index(entry.parts[-1].period) + 1
@@ -343,7 +344,9 @@ class Stream(NotebookValue):
             self._check_same_people(entry, parts, who)
             body = self._measured(part, opened, row, first, index, SystemBits())
             if self.ledger.store_part(entry, self.periods[index], body, n_before=len(parts)):
-                return self.release(period)
+                release = self.release(period)
+                warn_of_rest(release, stacklevel=3)
+                return release
 
     def _row_of_rest(
         self, source: Any, asked: bool | Sequence[str] | None, most: float

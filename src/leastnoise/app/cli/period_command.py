@@ -6,6 +6,7 @@ writes again what the ledger has stored of it.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,10 +16,10 @@ import typer
 from leastnoise.app.cli.design_commands import designed
 from leastnoise.app.cli.facts import release_facts
 from leastnoise.app.cli.invocation import Facts
-from leastnoise.app.cli.outputs import outputs_of, save, say_where
+from leastnoise.app.cli.outputs import outputs_of, save, say_warnings, say_where
 from leastnoise.app.cli.terminal import say, spinner
 from leastnoise.app.specification import Spec
-from leastnoise.core.errors import InputError, LedgerMismatchError
+from leastnoise.core.errors import InputError, LedgerMismatchError, RecordsNotCounted
 from leastnoise.planning import plan_through
 from leastnoise.privacy import Ledger
 from leastnoise.release import Stream, covers_rest, is_stream, load_stream, open_stream, stream_price
@@ -98,10 +99,13 @@ def publish_period(
     # Written again at will: what a period has published never changes.
     outputs = outputs_of(named, [spec], out=out, force=True, n_answers=part.workload.shape[0])
     is_known = period in stream.published
-    with spinner("measuring"):
+    with spinner("measuring"), warnings.catch_warnings():
+        # Said below, by the command that finds out more.
+        warnings.simplefilter("ignore", RecordsNotCounted)
         release = stream.measure(period, source, skip=skip, **rest)
     save(release, outputs)
     say(f"{summarize(release)}\n")
+    say_warnings(release)
     if is_known:
         say(f"{period} was published before: these are the same answers.")
     say_where(outputs)

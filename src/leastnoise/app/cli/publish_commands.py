@@ -124,6 +124,14 @@ def publish(
     asked = _with_options(asked, person, not_counted, most_not_counted)
     rest = _rest(asked)
     _check_one_period(period, dossier, revisions, returns, plan or approved)
+    if period is None and "over" in asked.design:
+        raise InputError(
+            f"this specification publishes period by period, as over = {str(asked.design['over'])!r} in "
+            "[design] says, and is paid for once for all of them",
+            field="period",
+            remedy="publish the next period with --period and --ledger, or take over out of [design] to "
+            "publish all at once",
+        )
     fixed = _plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
     source = table_source(data)
     opened = partial(_table, source, asked.schema, asked.person, asked.person_unknown, asked.format)
@@ -302,6 +310,15 @@ def measure(
         not_counted,
         most_not_counted,
     )
+    if chosen.over is not None:
+        raise InputError(
+            f"{str(plan)!r} publishes period by period, as it was designed with over = {chosen.over!r}, and "
+            "is paid for once for all of them",
+            field="plan",
+            given=str(plan),
+            remedy="`leastnoise publish SPEC --period PERIOD --ledger LEDGER` publishes one, with the "
+            "specification that the plan was designed from",
+        )
     check_approved(chosen, asked, approved)
     source = table_source(data)
     outputs = _outputs(plan, source, out, force, chosen.workload.shape[0], ledger, release_id)
