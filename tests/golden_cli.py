@@ -292,6 +292,8 @@ def masked(text: str, is_noisy: bool) -> str:
 def without_numbers(text: str) -> str:
     """Text without numbers, and without the spaces that line them up."""
     text = re.sub(r"[-−]?\d+(,\d{3})*(\.\d+)?(e[-+]?\d+)?", "#", text)
+    # Of no record left out, noise makes either.
+    text = re.sub(r"^(\s*)At most # records matched", r"\1About # ± # records matched", text, flags=re.M)
     text = re.sub(r"(?<=\S)  +", " ", re.sub(r"\[ +", "[", text))
     return re.sub(r"[─━—]{3,}", "———", text)
 

@@ -68,7 +68,7 @@ def test_a_release_shows_answers_with_their_intervals():
     for words in (
         "A private release of 23 counts\n==============================\n",
         "\neveryone\n  everyone  780   95% in [",
-        "Each interval holds the true count with probability 95% (exact);",
+        "Each interval holds the true count of the records counted with probability 95% (exact);",
         "release.interval(simultaneous=True) gives wider ones",
         "Answers can be negative or fractional: nothing was cut off",
         "(ε, δ)-differential privacy with ε = 1, δ = 1e-06, adding or removing one record.",

@@ -224,8 +224,20 @@ class NoisyNumber(NotebookValue):
         half = self.half_width(level)
         return self.estimate - half, self.estimate + half
 
+    @property
+    def amount(self) -> str:
+        """The number and its 95% interval, in whole records and never fewer than none.
+
+        Example: "about 1,409 ± 22", or "at most 25" where there may be none.
+        """
+        low, high = self.interval()
+        if low <= 0:
+            return f"at most {max(math.floor(high), 0):,}"
+        # The true number is whole: rounding the half-width up makes up for rounding the estimate.
+        return f"about {round(self.estimate):,} ± {math.ceil(self.half_width()):,}"
+
     def __str__(self) -> str:
-        return f"about {round(self.estimate):,} ± {math.ceil(self.half_width()):,} records"
+        return f"{self.amount} records"
 
 
 @dataclass(frozen=True)

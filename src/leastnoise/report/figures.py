@@ -11,6 +11,10 @@ from leastnoise.core.operators import Array
 _MAX_DECIMALS = 12
 
 
+# What floating point may have added to an end that is a whole number: such an end still counts as held.
+_ROUNDED = 1e-6
+
+
 def decimals_for(half_widths: Array) -> int:
     """Decimals whose last place is a third of the narrowest half-width or less; none as a rule."""
     narrow = half_widths[half_widths > 0].min(initial=math.inf)
@@ -30,6 +34,19 @@ def outward(lower: float, upper: float, decimals: int) -> tuple[str, str]:
         number(math.floor(lower / unit) * unit, decimals),
         number(math.ceil(upper / unit) * unit, decimals),
     )
+
+
+def whole_within(lower: float, upper: float) -> tuple[int, int]:
+    """The least and the largest whole number in an interval; where it holds none, the two around it.
+
+    Of a number that is whole, as one of records is, this says as much as the interval and as often.
+
+    Example:
+        >>> whole_within(801.3, 951.9), whole_within(-3.0, 3.0), whole_within(40.2, 40.8)
+        ((802, 951), (-3, 3), (40, 41))
+    """
+    low, high = math.ceil(lower - _ROUNDED), math.floor(upper + _ROUNDED)
+    return (low, high) if low <= high else (high, low)
 
 
 def with_margin(answer: float, half: float, decimals: int = 0, asked: float | None = None) -> str:

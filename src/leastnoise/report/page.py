@@ -215,6 +215,7 @@ def _released(release: Release) -> dict[str, Any]:
         "is_known": ends is not None,
         "is_exact": plan.privacy.noise.has_normal_errors,
         "level": f"{LEVEL:.0%}",
+        "true_count": words.true_count(release),
         "batches": batches,
         "ratios": [
             {

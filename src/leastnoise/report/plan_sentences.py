@@ -149,6 +149,42 @@ def not_counted_sentences(release: Release) -> list[str]:
     return lines
 
 
+def leaves_out(release: Release) -> bool:
+    """Whether records of the table may be in none of the answers: in no cell, or further ones of a person."""
+    schema = release.plan.workload.schema
+    if release.is_truncated or schema is None:
+        return bool(release.is_truncated)
+    has_every_cell = all(schema[name].outside == schema[name].null == "other" for name in schema.names)
+    return release.is_truncated is None or not has_every_cell
+
+
+def true_count(release: Release) -> str:
+    """What an interval holds: the true count, of those records that were counted."""
+    return "true count of the records counted" if leaves_out(release) else "true count"
+
+
+def of_the_counted(release: Release) -> str:
+    """How a sentence to quote ends that is true of the records counted alone; "" where all of them are.
+
+    Says how many were not counted, by the noisy number that was released.
+
+    Example: ", of the records counted; about 1,409 ± 22, 7.2%, were not".
+    """
+    if not leaves_out(release):
+        return ""
+    k = release.plan.privacy.records_per_person
+    most = f", at most {'one' if k == 1 else f'{k:,}'} of each person" if release.is_truncated else ""
+    found = release.not_counted
+    if found is None:
+        return f", of the records counted{most}; how many were not was not measured"
+    # Further records of a person are not in the number.
+    were_not = "were not" if release.is_truncated is False else "matched no declared value"
+    share, n_counted = "", release.n_counted
+    if n_counted is not None and found.interval()[0] > 0:
+        share = f", {found.estimate / (found.estimate + max(n_counted, 0.0)):.1%},"
+    return f", of the records counted{most}; {found.total.amount}{share} {were_not}"
+
+
 def who_is_protected(plan: Plan, is_truncated: bool | None) -> str:
     """To whom the promise is made, which depends on whether somebody's further records were left out.
 

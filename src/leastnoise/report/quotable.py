@@ -1,5 +1,8 @@
 """Sentences about a release that can be quoted as they stand.
 
+They are true of the records counted, and where others were left out, or may have been, they say so: nobody
+who quotes one has to know what stood beside it. Records and people are whole.
+
 Which counts are quoted follows from the request alone, never from the answers: the largest answer of many is
 too large more often than not, so that "19 times in 20" would not hold for it.
 """
@@ -14,7 +17,8 @@ import numpy as np
 from leastnoise.query import QueryBlock, RatioRows
 from leastnoise.release import RELIABLE, SUPPRESSED, Release
 from leastnoise.report.answer_tables import half_widths_asked
-from leastnoise.report.figures import decimals_for, number, outward, with_margin
+from leastnoise.report.figures import decimals_for, number, outward, whole_within
+from leastnoise.report.plan_sentences import of_the_counted
 from leastnoise.report.publication import Publication
 from leastnoise.report.summary import LEVEL
 
@@ -77,22 +81,28 @@ def _of_count(release: Release, block: QueryBlock, columns: dict[str, Any], unit
         if list(columns.get("reliability", [RELIABLE])) == [SUPPRESSED]:
             return []
     answer, lower, upper = (float(columns[name][0]) for name in ("answer", "lower", "upper"))
-    decimals = decimals_for(np.array([(upper - lower) / 2]))
+    # The true number is whole.
+    low, high = whole_within(lower, upper)
     about = "in all" if block.query.kind == "total" else f"with {block.labels[0]}"
     if answer < 0:
         # Nobody counts fewer than none: what is left to say is how many there are at most.
-        most = outward(0.0, max(upper, 0.0), decimals)[1]
         hidden = "the noise added for privacy hides how many"
-        return [f"There are at most {most} {unit} {about}, {_often(release)}; {hidden}."]
-    if release.is_centred and release.presented is None:
-        widths = half_widths_asked(block, LEVEL)
-        asked = None if widths is None else float(widths[0])
-        shown, margin = with_margin(answer, (upper - lower) / 2, decimals, asked).split(" ± ")
-        truth = f"is within {margin} of that"
+        most = f"There are at most {max(high, 0):,} {unit} {about} ({hidden})"
+        return [f"{most}, {_often(release)}{of_the_counted(release)}."]
+    shown = round(answer)
+    margin = max(high - shown, shown - low)
+    widths = half_widths_asked(block, LEVEL)
+    asked = None if widths is None else float(widths[0])
+    looks_missed = asked is not None and (upper - lower) / 2 <= asked < margin
+    if not release.is_centred or release.presented is not None or looks_missed:
+        # Adjusted answers may lie anywhere, and a target that is kept is not to look missed.
+        truth = f"lies between {max(low, 0):,} and {max(high, 0):,}"
     else:
-        shown = number(answer, decimals)
-        truth = f"lies between {' and '.join(outward(lower, upper, decimals))}"
-    return [f"We counted {shown} {unit} {about}; the true number {truth}, {_often(release)}."]
+        truth = f"is within {margin:,} of that" if margin else "is exactly that"
+    return [
+        f"We counted {shown:,} {unit} {about}; the true number {truth}, {_often(release)}"
+        f"{of_the_counted(release)}."
+    ]
 
 
 def _of_ratio(release: Release, ratio: RatioRows) -> list[str]:
@@ -110,5 +120,5 @@ def _of_ratio(release: Release, ratio: RatioRows) -> list[str]:
     about = dict.fromkeys([ratio.name, ratio.labels[0]])
     return [
         f"We estimate {number(estimate, decimals)}{unit} ({', '.join(about)}); the true value "
-        f"lies between {low}{unit} and {high}{unit}, {_often(release)}."
+        f"lies between {low}{unit} and {high}{unit}, {_often(release)}{of_the_counted(release)}."
     ]

@@ -182,7 +182,7 @@ def release_text(release: Release) -> str:
     exact = "exact" if plan.privacy.noise.has_normal_errors else "on the safe side"
     if ends is not None:
         lines += [
-            f"Each interval holds the true count with probability {LEVEL:.0%} ({exact});",
+            f"Each interval holds the {words.true_count(release)} with probability {LEVEL:.0%} ({exact});",
             "in Python, release.interval(simultaneous=True) gives wider ones that hold all at once.",
         ]
     if release.adjusted is None and release.presented is None:

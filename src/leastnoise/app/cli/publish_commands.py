@@ -123,15 +123,7 @@ def publish(
     asked = load_spec(spec)
     asked = _with_options(asked, person, not_counted, most_not_counted)
     rest = _rest(asked)
-    _check_one_period(period, dossier, revisions, returns, plan or approved)
-    if period is None and "over" in asked.design:
-        raise InputError(
-            f"this specification publishes period by period, as over = {str(asked.design['over'])!r} in "
-            "[design] says, and is paid for once for all of them",
-            field="period",
-            remedy="publish the next period with --period and --ledger, or take over out of [design] to "
-            "publish all at once",
-        )
+    _check_one_period(asked, period, dossier, revisions, returns, plan or approved)
     fixed = _plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
     source = table_source(data)
     opened = partial(_table, source, asked.schema, asked.person, asked.person_unknown, asked.format)
@@ -292,6 +284,7 @@ def measure(
 ) -> Facts:
     """Measure a table with a saved plan: the one step that spends privacy. Also called release."""
     chosen = load_plan(plan)
+    _refuse_periods(chosen, plan)
     schema = chosen.workload.schema
     if schema is None:
         raise InputError(
@@ -310,15 +303,6 @@ def measure(
         not_counted,
         most_not_counted,
     )
-    if chosen.over is not None:
-        raise InputError(
-            f"{str(plan)!r} publishes period by period, as it was designed with over = {chosen.over!r}, and "
-            "is paid for once for all of them",
-            field="plan",
-            given=str(plan),
-            remedy="`leastnoise publish SPEC --period PERIOD --ledger LEDGER` publishes one, with the "
-            "specification that the plan was designed from",
-        )
     check_approved(chosen, asked, approved)
     source = table_source(data)
     outputs = _outputs(plan, source, out, force, chosen.workload.shape[0], ledger, release_id)
@@ -338,6 +322,19 @@ def measure(
     say_where(outputs)
     payer.say_receipt(result)
     return release_facts(result, outputs, payer.ledger)
+
+
+def _refuse_periods(chosen: Plan, path: Path) -> None:
+    """Refuse the plan of a stream, which no release of its own pays for."""
+    if chosen.over is not None:
+        raise InputError(
+            f"{str(path)!r} publishes period by period, as it was designed with over = {chosen.over!r}, and "
+            "is paid for once for all of them",
+            field="plan",
+            given=str(path),
+            remedy="`leastnoise publish SPEC --period PERIOD --ledger LEDGER` publishes one, with the "
+            "specification that the plan was designed from",
+        )
 
 
 def _measure(
@@ -396,6 +393,7 @@ def _table(
 
 
 def _check_one_period(
+    asked: Spec,
     period: str | None,
     dossier: Path | None,
     revisions: str | None,
@@ -403,6 +401,14 @@ def _check_one_period(
     fixed: Path | str | None,
 ) -> None:
     """Refuse what is for a release of its own, and would do nothing for a period; and the other way round."""
+    if period is None and "over" in asked.design:
+        raise InputError(
+            f"this specification publishes period by period, as over = {str(asked.design['over'])!r} in "
+            "[design] says, and is paid for once for all of them",
+            field="period",
+            remedy="publish the next period with --period and --ledger, or take over out of [design] to "
+            "publish all at once",
+        )
     if period is None and (revisions is not None or returns is not None):
         raise InputError(
             "--revisions and --returns are for a stream; name its --period",
