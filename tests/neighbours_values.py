@@ -69,6 +69,7 @@ _SPANS = [
 ]
 _CLEANING: dict[str, list[Any]] = {
     "trim": [True],
+    "normalise": ["NFC", "NFKC"],
     "ignore_case": [True],
     "nulls": [["NA", "."], ["99", "-9"], ["nan", "NULL"], [""]],
     "synonyms": [{"female": "F"}, {"A": "a"}, {"65+": 2020}, {"none": 0}, {"now": "2026-03-15"}],

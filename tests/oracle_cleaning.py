@@ -7,6 +7,9 @@ from collections.abc import Callable
 from datetime import date, datetime
 from typing import Any
 
+import pyarrow
+import pyarrow.compute
+
 from leastnoise import Bins, Categories, Cleaning, Integers, Periods
 from oracle_dates import day_of_text
 
@@ -27,6 +30,13 @@ def strip(text: str) -> str:
 
 def lower(text: str) -> str:
     return "".join(ASCII.get(letter, letter) for letter in text)
+
+
+def normal(text: str, form: str | None) -> str:
+    """The text in a normal form, by PyArrow's tables of Unicode; the library has Python's."""
+    if form is None or len(text) > 1_000:
+        return text
+    return str(pyarrow.compute.utf8_normalize(pyarrow.array([text]), form)[0].as_py())
 
 
 def number(text: str, decimal: str, thousands: str | None) -> float | None:
@@ -82,8 +92,13 @@ def cell(value: Any, attribute: Any, clean: dict[str, Any]) -> int | None:
     text = strip(value) if clean.get("trim") else value
     if clean.get("trim") and not text:
         return other
-    fold: Callable[[str], str] = lower if clean.get("ignore_case") else str
+    small: Callable[[str], str] = lower if clean.get("ignore_case") else str
     strip_word = strip if clean.get("trim") else str
+    form = clean.get("normalise")
+
+    def fold(word: str) -> str:
+        return normal(small(strip_word(normal(strip_word(word), form))), form)
+
     if fold(text) in [fold(strip_word(word)) for word in clean.get("nulls", [])]:
         return other
     for word, meant in dict(clean.get("synonyms", {})).items():
@@ -138,6 +153,22 @@ CASES: list[tuple[Callable[[Cleaning], Any], dict[str, Any]]] = [
     ),
     (lambda clean: Categories(["F", "M"], **OTHER, clean=clean), {"trim": True}),
     (lambda clean: Categories(["F", "m"], **OTHER, clean=clean), {"ignore_case": True, "nulls": [""]}),
+    (
+        lambda clean: Categories(["É", "e", "Å", "ﬁ", "h\u0331", "한", "a b", "m2"], **OTHER, clean=clean),
+        {"normalise": "NFC", "trim": True, "nulls": ["né"], "synonyms": {"e\u0301": "É", "e\u0323": "e"}},
+    ),
+    (
+        lambda clean: Categories(["É", "F", "fi", "H\u0331", "한", "a b", "m2"], **OTHER, clean=clean),
+        {"normalise": "NFKC", "trim": True, "ignore_case": True, "nulls": ["n/a", "né"]},
+    ),
+    (
+        lambda clean: Categories(["É", "F", "a b", "12"], **OTHER, clean=clean),
+        {"normalise": "NFKC", "digits": 2},
+    ),
+    (
+        lambda clean: Integers(range(0, 60), **OTHER, clean=clean),
+        {"normalise": "NFKC", "trim": True, "nulls": ["né"], "synonyms": {"cinquième": 5}},
+    ),
     (
         lambda clean: Categories(["00012", "01234", "12345"], **OTHER, clean=clean),
         {"trim": True, "digits": 5},
@@ -241,6 +272,37 @@ _TEXTS = [
         "15 März 2026",
         "?",
         "٣.٣.٢٠٢٦",
+    ),
+    *(
+        "E\u0301",
+        "e\u0301",
+        "\u212b",
+        "A\u030a",
+        "ﬁ",
+        "FI",
+        "h\u0331",
+        "H\u0331",
+        "ẖ",
+        "\u1112\u1161\u11ab",
+        "한",
+    ),
+    *(
+        "a\xa0b",
+        "Ｆ",
+        "ｆ",
+        "ne\u0301",
+        "né",
+        "NÉ",
+        "5²",
+        "m²",
+        "１２",
+        "\u037e",
+        "e\u0323",
+        "ẹ",
+        "e\u0301\u0323",
+        "cinquie\u0300me",
+        "e" + 1_100 * "\u0301",
+        "´",
     ),
 ]
 

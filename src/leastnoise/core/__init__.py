@@ -4,6 +4,7 @@ errors              every exception of the library
 remedies            what an error says to do next, as values
 extras              optional packages, and the command that installs each
 printable           text that cannot take over a terminal
+look_alikes         texts that look alike and are not equal
 operators           matrices known by what they do
 directed            floats on a known side of rationals, and decimals that enclose
 exact_integers      integer arithmetic that cannot wrap

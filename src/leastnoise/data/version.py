@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hmac
 import json
+import unicodedata
 from dataclasses import MISSING, fields
 from hashlib import sha256
 from importlib.metadata import version
@@ -135,7 +136,9 @@ def _rules(kind: str, data: Data | None) -> dict[str, str]:
         declared |= {f"person {part.name}": getattr(who, part.name) for part in fields(who)[1:]}
         declared["truncation"] = _TRUNCATION
     rules = {name: _short(value) for name, value in declared.items()}
-    return {"source": kind[:100], "reading": f"{READING}, PyArrow {version('pyarrow')}", **rules}
+    # What reads bytes, and what normal forms of text follow.
+    by = f"PyArrow {version('pyarrow')}, Unicode {unicodedata.unidata_version}"
+    return {"source": kind[:100], "reading": f"{READING}, {by}", **rules}
 
 
 def _short(value: Any) -> str:

@@ -97,7 +97,7 @@ from leastnoise.query.schema.calendar import (
     period_label,
     period_number,
 )
-from leastnoise.query.schema.cleaning import BLANKS, THOUSANDS, Cleaning
+from leastnoise.query.schema.cleaning import BLANKS, NORMAL_FORMS, THOUSANDS, Cleaning
 from leastnoise.query.schema.code_list import CodeList, code_list_of, read_code_list, read_code_rows
 from leastnoise.query.schema.hierarchy import Hierarchy
 from leastnoise.query.schema.named import Categories
@@ -117,6 +117,7 @@ __all__ = [
     "MAX_DEPTH",
     "MAX_PAIRS",
     "MEAN_ABSOLUTE",
+    "NORMAL_FORMS",
     "OBJECTIVES",
     "QUERY_KINDS",
     "SECONDS_OF_DAY",

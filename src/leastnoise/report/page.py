@@ -18,6 +18,7 @@ from typing import Any
 
 from markupsafe import Markup
 
+from leastnoise.core.look_alikes import escaped
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, in_figures
 from leastnoise.core.progress import ending_to_text
@@ -440,7 +441,7 @@ def _which(attribute: Attribute) -> list[str]:
         return [attribute.cells_label()]
     n = attribute.size
     more = [f"… ({n:,} values)"] if n > _MAX_VALUES else []
-    return [*(attribute.label(i) for i in range(min(n, _MAX_VALUES))), *more]
+    return [*escaped([attribute.label(i) for i in range(min(n, _MAX_VALUES))]), *more]
 
 
 def _policy(attribute: Attribute, chosen: str) -> str:

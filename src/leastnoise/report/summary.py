@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.errors import InputError, NotYetError
+from leastnoise.core.look_alikes import escaped
 from leastnoise.core.notebook import NotebookValue, html_text
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, printable
@@ -235,7 +236,7 @@ def _size(plan: Plan) -> list[str]:
 def _answers(block: QueryBlock, answers: Array, ends: tuple[Array, Array] | None) -> list[str]:
     """The first answers with their intervals; to the nearest count where errors are not known."""
     n_shown = len(answers) if len(answers) <= _MAX_SHOWN else _FIRST_SHOWN
-    labels = [printable(block.labels[j]) for j in range(n_shown)]
+    labels = escaped([printable(block.labels[j]) for j in range(n_shown)])
     width = max(map(len, labels))
     if ends is None:
         figures = [number(answers[j], 0) for j in range(n_shown)]
@@ -330,7 +331,7 @@ def _ratios(release: Release) -> list[str]:
 def _listed(name: str, rows: list[tuple[str, str, str]], n_rows: int) -> list[str]:
     """The first rows of label, figure and interval under a name."""
     n_shown = n_rows if n_rows <= _MAX_SHOWN else _FIRST_SHOWN
-    labels = [printable(label) for label, _, _ in rows[:n_shown]]
+    labels = escaped([printable(label) for label, _, _ in rows[:n_shown]])
     width, wide = max(map(len, labels)), max(len(figure) for _, figure, _ in rows[:n_shown])
     lines = [printable(name)]
     for label, (_, figure, interval) in zip(labels, rows, strict=False):

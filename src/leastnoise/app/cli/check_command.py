@@ -18,9 +18,20 @@ from leastnoise.app.drafting.columns import closest_name, columns_of
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.app.specification.toml_text import key_text, value_text
 from leastnoise.core.errors import DataError
+from leastnoise.core.look_alikes import look, look_alikes, told_apart
 from leastnoise.data import MAX_RECORD, ColumnFit, DroppedRecords, FileFormat, SchemaFit, fit_of, vectorize
 from leastnoise.privacy import Goal
-from leastnoise.query import Attribute, Linear, Schema, check_spanned, default_objective
+from leastnoise.query import (
+    NORMAL_FORMS,
+    Attribute,
+    Categories,
+    Cleaning,
+    Hierarchy,
+    Linear,
+    Schema,
+    check_spanned,
+    default_objective,
+)
 
 _WARNING = """\
 NOT PRIVATE. Everything below is true of real records and has no noise: it is for the owner of the table
@@ -113,9 +124,9 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     for column in fit.columns:
         troubles = list(_troubles(column))
         yield f"\n{column.name}: {column.attribute.values_label()}"
+        yield from _alike_lines(column.attribute)
         yield from troubles or ["  every record holds a declared value"]
-        for text, times in column.examples:
-            yield f"    {text!r}: {times:,}"
+        yield from _example_lines(column)
     yield ""
     n_out = fit.n_records - fit.n_counted
     if n_out:
@@ -136,6 +147,41 @@ def _lines(fit: SchemaFit, asked: Spec, person: str | None, limit: int, show_val
     has_values = any(c.n_unreadable or c.n_undeclared for c in fit.columns)
     if has_values and not show_values:
         yield "--show-values shows a few of the values that are not declared"
+
+
+def _names(attribute: Attribute) -> tuple[str, ...]:
+    """The declared values that are text."""
+    values = attribute.values if isinstance(attribute, (Categories, Hierarchy)) else ()
+    return tuple(value for value in values if isinstance(value, str))
+
+
+def _alike_lines(attribute: Attribute) -> Iterator[str]:
+    """The declared values that look alike; follows from the declared list alone."""
+    for group in look_alikes(_names(attribute)):
+        yield (
+            f"  {' and '.join(told_apart(group))} are declared and look alike: a record counts in the one "
+            "whose characters it has"
+        )
+
+
+def _example_lines(column: ColumnFit) -> Iterator[str]:
+    """Some values that are not declared, and which of them look like one that is."""
+    names, texts = _names(column.attribute), [text for text, _ in column.examples]
+    by_look = {look(name): name for name in reversed(names)} if texts else {}
+    alike = [by_look.get(look(text)) for text in texts]
+    shown = told_apart(texts, [name for name in alike if name is not None])
+    for said, name, (text, times) in zip(shown, alike, column.examples, strict=True):
+        hint = "" if name is None else f", looks like the declared {name!a}{_equated(text, name)}"
+        yield f"    {said}: {times:,}{hint}"
+
+
+def _equated(text: str, name: str) -> str:
+    """The normal form that makes a text equal to a declared one, if there is one."""
+    forms = (
+        form for form in NORMAL_FORMS if len({Cleaning(normalise=form).folded(t) for t in (text, name)}) == 1
+    )
+    form = next(forms, None)
+    return "" if form is None else f'; clean = {{ normalise = "{form}" }} makes them equal'
 
 
 def _proposal_lines(fit: SchemaFit, asked: Spec, proposals: Sequence[CleaningProposal]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any
 
 from leastnoise.core.errors import SchemaError
 from leastnoise.data import ColumnFit, SchemaFit
-from leastnoise.query import Attribute, Schema
+from leastnoise.query import NORMAL_FORMS, Attribute, Schema
 
 Steps = Mapping[str, Any]
 
@@ -34,6 +34,7 @@ NULL_WORDS = (
     "?",
     "#N/A",
 )
+_TRIM: tuple[Steps, ...] = ({"trim": True},)
 _CASE: tuple[Steps, ...] = ({"ignore_case": True},)
 _NULLS: tuple[Steps, ...] = ({"nulls": list(NULL_WORDS)},)
 # Of rules that read as many records the first is proposed: 48,000 is forty-eight thousand wherever every
@@ -50,7 +51,7 @@ _DATES: tuple[Steps, ...] = tuple(
     {"dates": [form]} for form in ("%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y", "%d-%m-%Y", "%Y/%m/%d", "%Y%m%d")
 )
 # Of each family one rule at most is proposed for a column, on top of those before.
-_FAMILIES: tuple[tuple[Steps, ...], ...] = (({"trim": True},), _CASE, _NULLS, _MARKS, _DATES)
+_FAMILIES: tuple[tuple[Steps, ...], ...] = (_CASE, _NULLS, _MARKS, _DATES)
 
 
 @dataclass(frozen=True)
@@ -92,7 +93,7 @@ def _chosen(
     """The steps after each family that helps, and how many records are still not read."""
     declared = _declared(attribute)
     steps: Steps = declared
-    for family in (*_FAMILIES, _digits(attribute)):
+    for family in (_TRIM, _forms(attribute), *_FAMILIES, _digits(attribute)):
         tried: list[tuple[int, Steps]] = []
         for rule in family:
             schema = _cleaned(name, attribute, _with(steps, rule, attribute))
@@ -113,6 +114,18 @@ def _trouble(column: ColumnFit) -> int:
 
 def _declared(attribute: Attribute) -> dict[str, Any]:
     return {} if attribute.clean is None else attribute.clean.to_dict()
+
+
+def _forms(attribute: Attribute) -> tuple[Steps, ...]:
+    """Normal forms of Unicode, for names that are text: of ASCII alone NFC makes nothing."""
+    values: Any = getattr(attribute, "values", ())
+    if attribute.kind not in ("categories", "hierarchy") or not isinstance(values[0], str):
+        return ()
+    return tuple(
+        {"normalise": form}
+        for form in NORMAL_FORMS
+        if form != "NFC" or not all(value.isascii() for value in values)
+    )
 
 
 def _digits(attribute: Attribute) -> tuple[Steps, ...]:

@@ -167,6 +167,7 @@ def _data(format: FileFormat) -> list[str]:
         "# Blanks around values, a decimal comma, words for missing values are declared for all columns by",
         "#   [data]",
         '#   clean = { trim = true, decimal = ",", thousands = ".", nulls = ["NA"], dates = ["%d.%m.%Y"] }',
+        '# and normalise = "NFC" makes accented letters equal, whether they are one character or two.',
     ]
     plain = {name: value or "" for name, value in format.to_dict().items()}
     lines = ["[data]", *(f"{name} = {value_text(value)}" for name, value in plain.items())] if plain else []

@@ -22,7 +22,7 @@ from leastnoise.app.specification.privacy_table import FURTHER, GOALS, PERSON, P
 from leastnoise.app.specification.spec_file import FORMAT_KEY, FORMAT_VERSION
 from leastnoise.data import ENCODINGS
 from leastnoise.privacy import NEIGHBOURS
-from leastnoise.query import COMMON, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
+from leastnoise.query import COMMON, NORMAL_FORMS, OBJECTIVES, QUERY_KINDS, THOUSANDS, UNITS, Query
 from leastnoise.release import PRESENTATION_KEYS
 from leastnoise.report import PUBLICATION_KEYS
 
@@ -99,6 +99,10 @@ _POLICIES: dict[str, Json] = {
     "clean": _table(
         {
             "trim": {"type": "boolean", "description": "remove blanks at both ends; nothing left is a null"},
+            "normalise": {
+                "enum": list(NORMAL_FORMS),
+                "description": "the normal form of Unicode in which text is compared",
+            },
             "ignore_case": {"type": "boolean", "description": "A to Z equal a to z"},
             "nulls": _TEXTS | {"description": "words that mean that there is no value"},
             "synonyms": {"type": "object", "description": "words that mean a declared value"},

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core.errors import QueryError, SchemaError, TooLargeError
+from leastnoise.core.look_alikes import told_apart
 from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.core.operators import MAX_ENTRIES
 from leastnoise.query.schema.cleaning import Cleaning, cleaning_from
@@ -127,7 +128,7 @@ class Attribute(NotebookValue, ABC):
     clean: Cleaning | None
 
     # Steps of cleaning that make sense for values of any kind; each kind has further ones.
-    any_steps: ClassVar[tuple[str, ...]] = ("trim", "ignore_case", "nulls", "synonyms")
+    any_steps: ClassVar[tuple[str, ...]] = ("trim", "normalise", "ignore_case", "nulls", "synonyms")
     own_steps: ClassVar[tuple[str, ...]] = ()
 
     kind: ClassVar[str] = ""
@@ -384,9 +385,13 @@ class Attribute(NotebookValue, ABC):
         return None if self.other is None else f"the other cell is {self.other!r}, by == or !="
 
 
-def listed(values: Sequence[Any]) -> str:
-    """The first dozen of some declared values, for a message."""
-    shown = ", ".join(repr(value) for value in values[:12])
+def listed(values: Sequence[Any], beside: Any = None) -> str:
+    """The first dozen of some declared values, for a message; those that look alike with escapes.
+
+    Args:
+        beside: a value that the message shows too.
+    """
+    shown = ", ".join(told_apart(values[:12], [beside]))
     return f"{shown}, …" if len(values) > 12 else shown
 
 

@@ -4,6 +4,9 @@ Nothing is guessed from the table, and no record is looked at to clean another. 
 
     trim           blanks at both ends are removed: the characters of Unicode's White_Space, and U+FEFF. What
                    is empty then is a null.
+    normalise      text that Unicode writes in several ways is compared in one of its normal forms, NFC or
+                   NFKC, where nulls, synonyms and categories are compared: the letter é is one character or
+                   an e and an accent. Numbers and dates are read as they are written: 5² is not 52.
     ignore_case    A to Z equal a to z where nulls, synonyms and categories are compared; no other letters
                    change, because languages do not agree on theirs.
     nulls          words that mean that there is no value
@@ -20,6 +23,7 @@ are written out, get zeros in front where codes are declared, and are else taken
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -47,6 +51,12 @@ THOUSANDS = {
 }
 _MAX_DIGITS = 100
 
+# What text may be compared in; both leave ASCII as it is.
+NORMAL_FORMS = ("NFC", "NFKC")
+# Characters of a text that is normalised, at most; longer ones are compared as they are. Long runs of accents
+# take quadratic time: 1,000 of them half a millisecond, 20,000 a fifth of a second.
+MAX_NORMALISED = 1_000
+
 
 @dataclass(frozen=True)
 class Cleaning(NotebookValue):
@@ -62,6 +72,10 @@ class Cleaning(NotebookValue):
         thousands: the thousands separator: one of , . ' _ and a blank (which stands for narrow and no-break
             spaces too). With None, a text with such a mark is not a number.
         dates: date formats to read in addition to ISO 8601, as in ``["%d.%m.%Y"]``.
+        normalise: "NFC" makes text equal that Unicode calls the same, as é in one character or two; "NFKC"
+            also what is the same but for its style, as wide letters, ligatures and no-break spaces. Done
+            where nulls, synonyms and categories are compared, to texts of at most 1,000 characters. None
+            compares characters as they are.
 
     Example:
         >>> from leastnoise import Categories
@@ -81,11 +95,14 @@ class Cleaning(NotebookValue):
     decimal: str = "."
     thousands: str | None = None
     dates: tuple[str, ...] = ()
+    normalise: str | None = None
 
     def __post_init__(self) -> None:
         for name in ("trim", "ignore_case"):
             if not isinstance(getattr(self, name), bool):
                 raise SchemaError.must(name, "be true or false", given=getattr(self, name))
+        if self.normalise not in (None, *NORMAL_FORMS):
+            raise SchemaError.must("normalise", "be 'NFC' or 'NFKC'", given=self.normalise)
         for name in ("nulls", "dates"):
             given = getattr(self, name)
             if (
@@ -131,8 +148,17 @@ class Cleaning(NotebookValue):
         Args:
             text: the text of one value.
         """
-        text = self.trimmed(text)
-        return text.translate(_TO_SMALL) if self.ignore_case else text
+        # Blanks that a normal form puts at the ends are removed too.
+        text = self.trimmed(self._normal(self.trimmed(text)))
+        if not self.ignore_case:
+            return text
+        # A small letter and an accent may be one character where the capital and the accent are two.
+        return self._normal(text.translate(_TO_SMALL))
+
+    def _normal(self, text: str) -> str:
+        if self.normalise is None or text.isascii() or len(text) > MAX_NORMALISED:
+            return text
+        return unicodedata.normalize("NFC" if self.normalise == "NFC" else "NFKC", text)
 
     def code(self, text: str) -> str:
         """The text in the form in which it is compared, with leading zeros if it is a code.

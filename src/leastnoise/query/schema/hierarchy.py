@@ -234,7 +234,7 @@ class Hierarchy(Named):
         if leaf is not None:
             chosen.append(leaf)
         if not chosen:
-            names = f"{listed(list(self._regions))}, or values, {listed(self.values)}"
+            names = f"{listed(list(self._regions), value)}, or values, {listed(self.values, value)}"
             wanted = f"be compared with one of its regions, {names}"
             raise QueryError.must(name, wanted, given=value, remedy=self._or_other())
         mask = np.zeros(self.n_values, dtype=bool)

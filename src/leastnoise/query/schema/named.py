@@ -12,6 +12,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from leastnoise.core.errors import QueryError, SchemaError
+from leastnoise.core.look_alikes import escaped
 from leastnoise.query.schema.attribute import (
     Attribute,
     Mask,
@@ -111,7 +112,7 @@ class Named(Attribute):
         return {self.kind: found.pop(self.kind)} | labels | found
 
     def values_label(self) -> str:
-        shown = ", ".join(map(self.called, self.values[:_LISTED]))
+        shown = ", ".join(escaped([self.called(value) for value in self.values[:_LISTED]]))
         return shown if self.n_values <= _LISTED else f"{shown}, … ({self.n_values:,} values)"
 
     def prefix_label(self, i: int) -> str:
@@ -173,10 +174,18 @@ class Named(Attribute):
             ):
                 raise SchemaError.must("clean", "leave declared values as they are", given=value)
             if compared in seen:
-                raise SchemaError.must("ignore_case", "be false where values differ by it alone", given=value)
+                step, off = _step_that_equates(clean, value, self.values)
+                raise SchemaError.must(step, f"be {off} where values differ by it alone", given=value)
             if compared in words:
                 raise SchemaError.must("clean", "give declared values no second meaning", given=value)
             seen.add(compared)
+
+
+def _step_that_equates(clean: Cleaning, value: str, values: Sequence[Value]) -> tuple[str, str]:
+    """The step that makes a declared value equal to another, and what it must be instead."""
+    bare = clean.only(("trim", "normalise"))
+    is_normal = sum(bare.folded(str(other)) == bare.folded(value) for other in values) > 1
+    return ("normalise", "left out") if is_normal else ("ignore_case", "false")
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -260,7 +269,7 @@ class Categories(Named):
         if sign in ("==", "!="):
             found = self._position(value)
             if found is None:
-                wanted = f"be compared with one of its values, {listed(self.values)}"
+                wanted = f"be compared with one of its values, {listed(self.values, value)}"
                 raise QueryError.must(name, wanted, given=value, remedy=self._or_other())
             mask = np.arange(self.n_values) == found
             return mask if sign == "==" else ~mask
