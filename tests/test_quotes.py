@@ -7,6 +7,7 @@ import random
 import re
 import warnings
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -139,3 +140,17 @@ def test_people_are_whole_and_the_sentence_says_what_the_interval_says(mu: float
             holds = abs(truth - numbers[0]) <= margin
             assert margin <= (high - low) / 2 + 1
         assert holds or not low <= truth <= high, (told, truth, low, high)
+
+
+def test_a_picture_and_the_claims_say_it_too(tmp_path: Path) -> None:
+    release = released(TOWN, frame(1_409))
+    said = r"of the records counted; about \S+ ± \d+, 7\.\d%, were not"
+    picture = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", release.plot().svg))
+    assert re.search(f"Answers are {said}", html.unescape(picture))
+    ln.write_dossier(release, tmp_path / "dossier")
+    claims = (tmp_path / "dossier" / "claims.md").read_text(encoding="utf-8")
+    assert "as measured, of the records counted, are unbiased" in claims
+    assert "matched no declared value" in claims
+    whole = released(WHOLE, frame(5))
+    assert "records counted" not in whole.plot().svg
+    assert "records counted" not in ln.summarize(whole).text()

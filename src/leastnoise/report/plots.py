@@ -90,6 +90,9 @@ def _title(query: str | Query) -> str:
 def _release_notes(release: Release, others: Sequence[str]) -> list[str]:
     """What readers of the picture must know, and what it leaves out."""
     notes = [f"Warning: {sentence}." for sentence in release.warnings]
+    # A picture is shown by itself: what was not counted stands nowhere else.
+    whom = words.of_the_counted(release)
+    notes += [f"Answers are{whom[1:]}."] if whom else []
     notes += [how.statement() for how in (release.adjusted, release.presented) if how is not None]
     if others:
         shown = ", ".join(repr(shortened(name, _MAX_NAME)) for name in others[:6])

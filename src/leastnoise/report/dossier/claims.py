@@ -104,7 +104,10 @@ def _bias(release: Release) -> list[str]:
     if release.plan.strategy is None:
         said = ["Answers may be biased, as the method depends on the data."]
     else:
-        said = ["The answers as measured are unbiased: the noise has mean zero and nothing is cut off."]
+        whom = ", of the records counted," if words.leaves_out(release) else ""
+        said = [
+            f"The answers as measured{whom} are unbiased: the noise has mean zero and nothing is cut off."
+        ]
     if release.adjusted is not None:
         said.append(in_markdown(release.adjusted.statement()))
     if release.presented is not None:
