@@ -148,15 +148,18 @@ class Cleaning(NotebookValue):
         Args:
             text: the text of one value.
         """
-        # Blanks that a normal form puts at the ends are removed too.
-        text = self.trimmed(self._normal(self.trimmed(text)))
+        text = self.trimmed(text)
+        if self.normalise is not None:
+            # Blanks that a normal form puts at the ends are removed too.
+            text = self.trimmed(self._normal(text))
         if not self.ignore_case:
             return text
+        text = text.translate(_TO_SMALL)
         # A small letter and an accent may be one character where the capital and the accent are two.
-        return self._normal(text.translate(_TO_SMALL))
+        return text if self.normalise is None else self._normal(text)
 
     def _normal(self, text: str) -> str:
-        if self.normalise is None or text.isascii() or len(text) > MAX_NORMALISED:
+        if text.isascii() or len(text) > MAX_NORMALISED:
             return text
         return unicodedata.normalize("NFC" if self.normalise == "NFC" else "NFKC", text)
 
