@@ -39,7 +39,7 @@ from leastnoise.core.errors import LeastnoiseError, SchemaError
 from neighbours_cells import UNCLEAR, cells
 from neighbours_files import Line, Table, Unwritable
 from neighbours_sources import ENGINES, SERVED, SOURCES, hash_of, written
-from neighbours_values import Form, attribute
+from neighbours_values import Form, attribute, shown
 from postgres_server import started
 from spark_session import spark_here
 
@@ -390,12 +390,12 @@ def _hint(rng: random.Random, form: Form) -> str:
 def _with_people(case: Case, rng: random.Random, values: Callable[[float], tuple[Any, ...]]) -> Case:
     """The case with a column of ids: neighbours have one person more, with several records."""
     form = SOURCES[case.source].forms(rng)
-    pool = {repr(raw): raw for raw in (form.draw(rng, odd=0.5) for _ in range(16))}.values()
+    pool = {shown(raw): raw for raw in (form.draw(rng, odd=0.5) for _ in range(16))}.values()
     # What is one person is told by the documented rules; where they leave it open, by what is stored.
     whose: dict[Any, list[Any]] = {}
     for raw in pool:
         who = form.id(raw)
-        whose.setdefault(f"? {raw!r}" if who is UNCLEAR else who, []).append(raw)
+        whose.setdefault(f"? {shown(raw)}" if who is UNCLEAR else who, []).append(raw)
     ids = list(whose)
     rng.shuffle(ids)
     cut = max(1, len(ids) // 2)
@@ -491,7 +491,7 @@ def main() -> None:
             sources,
             until=lambda found: found.n_pairs >= enough or time.monotonic() - start > asked.seconds,
         )
-        shown = [str(smaller(fault)) for fault in (found.wrong or [])[: asked.show]]
+        found_small = [str(smaller(fault)) for fault in (found.wrong or [])[: asked.show]]
     assert found.by_source is not None and found.wrong is not None
     print(
         f"{found.n_pairs} pairs, {found.n_by_hand} of them by hand too, {found.n_refused} refused, "
@@ -500,7 +500,7 @@ def main() -> None:
     for name, number in sorted(found.by_source.items()):
         own = Counter(fault.kind for fault in found.wrong if fault.case.source == name)
         print(f"  {name:12} {number:6} pairs  {', '.join(f'{n} {kind}' for kind, n in own.items())}")
-    print("\n".join(shown))
+    print("\n".join(found_small))
 
 
 @contextmanager

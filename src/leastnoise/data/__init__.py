@@ -56,6 +56,7 @@ A file imports only files that stand above it here:
 
     raw_table         what every table offers: raw columns, some records at a time
     connections       errors of engines, withheld; connections that are lost, and made again
+    arrow_values      what Arrow arrays hold, as NumPy's and Python's values
     placing           which cell a value belongs to: one elementwise function
     people            whose record it is
     columns           how a schema meets columns: by name and by type

@@ -16,8 +16,9 @@ from typing import Any
 import pyarrow as pa
 
 from leastnoise.core.extras import require
+from leastnoise.data.arrow_values import bits, stored
 from leastnoise.data.counting import Placed, Question
-from leastnoise.data.placing import bits, code_type, stored
+from leastnoise.data.placing import code_type
 from leastnoise.data.raw_table import BATCH_RECORDS
 
 # The engine of one question: no files, no extensions, no statistics of what it is given.

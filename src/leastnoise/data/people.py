@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 
 from leastnoise.core.errors import DataError
 from leastnoise.core.remedies import Argument, Remedy
-from leastnoise.data.placing import (
+from leastnoise.data.arrow_values import (
     NOWHERE,
     is_temporal,
     plain_array,

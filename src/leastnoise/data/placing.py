@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, time, timedelta
+from collections.abc import Sequence
 from functools import cached_property
 from typing import Any
 
@@ -28,6 +27,22 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leastnoise.data.arrow_values import (
+    FIRST_DAY,
+    LAST_DAY,
+    NOWHERE,
+    UNITS_PER_SECOND,
+    Array,
+    Mask,
+    bits,
+    is_temporal,
+    is_text_type,
+    null_mask,
+    plain_array,
+    python_values,
+    readable_texts,
+    stored,
+)
 from leastnoise.query import (
     FIRST_SECOND,
     LAST_SECOND,
@@ -37,9 +52,6 @@ from leastnoise.query import (
     Integers,
     Periods,
 )
-
-Array = npt.NDArray[Any]
-Mask = npt.NDArray[np.bool_]
 
 # Different values whose codes are kept for the batches to come, at most: what they take, some 10 MB, does
 # not grow with the table.
@@ -52,12 +64,6 @@ _PLAIN_WHOLE = r"^-?[0-9]{1,15}$"
 _PLAIN_NUMBER = r"^-?[0-9]{1,15}(\.[0-9]{1,15})?$"
 # A moment without an offset, as databases write it; its first ten letters are its day.
 _PLAIN_MOMENT = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9]([.,][0-9]+)?)?$"
-
-# The days of the years 1 to 9999; no date lies beyond.
-_FIRST_DAY = FIRST_SECOND // SECONDS_OF_DAY
-_LAST_DAY = LAST_SECOND // SECONDS_OF_DAY
-
-_UNITS_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 class Placer:
@@ -119,7 +125,7 @@ class Placer:
     def _of_values(self, column: Any) -> Array:
         """The codes of values that are there; of nulls, anything."""
         kind, own = column.type, self._attribute
-        if _is_text(kind):
+        if is_text_type(kind):
             return self._of_texts(column)
         if pa.types.is_boolean(kind):
             both = np.array([self._placed(False), self._placed(True)], dtype=self.code_type)
@@ -397,109 +403,13 @@ def code_type(size: int) -> Any:
     return next(kind for kind in (np.uint8, np.uint16, np.uint32, np.int64) if size <= np.iinfo(kind).max)
 
 
-# ------------------------------------------------------------------ what Arrow arrays hold
-
-# Stands for a value that is there and that nothing declared could equal, such as a day of the year 10000.
-NOWHERE = object()
-
-
-def plain_array(column: Any) -> Any:
-    """The array without the wrappings that change no value."""
-    while isinstance(column.type, pa.BaseExtensionType):
-        is_uuid = str(column.type) == "extension<arrow.uuid>"
-        column = _written_uuids(column.storage) if is_uuid else column.storage
-    if pa.types.is_run_end_encoded(column.type):
-        # Arrow decodes runs of some types only.
-        places = np.arange(column.offset, column.offset + len(column))
-        run = np.searchsorted(stored(column.run_ends), places, side="right")
-        return pa.DictionaryArray.from_arrays(pa.array(run), plain_array(column.values))
-    return column
-
-
-def _written_uuids(column: Any) -> Any:
-    import uuid
-
-    values = [None if value is None else str(uuid.UUID(bytes=value)) for value in column.to_pylist()]
-    return pa.array(values, type=pa.string())
-
-
 def _memory_of(column: Any) -> tuple[Any, ...]:
     """What two arrays share only if they are the same memory, while one of them is held."""
     buffers = tuple(0 if buffer is None else buffer.address for buffer in column.buffers())
     return (str(column.type), column.offset, len(column), buffers)
 
 
-def null_mask(column: Any) -> Mask | None:
-    """Which values are null; None if none is."""
-    return bits(column.is_null()) if column.null_count else None
-
-
-def bits(column: Any) -> Mask:
-    """The values of an array of truth values; of nulls, anything."""
-    if not len(column):
-        return np.zeros(0, dtype=np.bool_)
-    packed = np.frombuffer(column.buffers()[1], dtype=np.uint8)
-    return np.unpackbits(packed, count=column.offset + len(column), bitorder="little")[column.offset :].view(
-        np.bool_
-    )
-
-
-def stored(column: Any) -> Array:
-    """The numbers of an array as they are stored, to be read only; of nulls, anything."""
-    kind = _NUMPY_TYPES[column.type.id]
-    if not len(column):
-        return np.zeros(0, dtype=kind)
-    first = column.offset * kind.itemsize
-    return np.frombuffer(column.buffers()[1], dtype=kind, count=len(column), offset=first)
-
-
-_NUMPY_TYPES: dict[int, Any] = {
-    **{
-        getattr(pa, name)().id: np.dtype(name)
-        for name in ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
-    },
-    **{getattr(pa, name)().id: np.dtype(name) for name in ("float16", "float32", "float64")},
-    **{kind.id: np.dtype(np.int32) for kind in (pa.date32(), pa.time32("s"))},
-    **{kind.id: np.dtype(np.int64) for kind in (pa.date64(), pa.time64("us"), pa.timestamp("s"))},
-}
-
-
-def _is_text(kind: Any) -> bool:
-    return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
-
-
-def is_temporal(kind: Any) -> bool:
-    """Whether a type is one of dates, times of day or moments."""
-    return pa.types.is_date(kind) or pa.types.is_time(kind) or pa.types.is_timestamp(kind)
-
-
-def readable_texts(column: Any) -> tuple[Any, Mask | None]:
-    """Texts as large binary, and which of them are not UTF-8; None if all are.
-
-    Those come as nulls.
-    """
-    if pa.types.is_string_view(column.type):
-        texts = column.cast(pa.binary_view()).cast(pa.large_binary())
-    elif pa.types.is_string(column.type):
-        texts = column.view(pa.binary()).cast(pa.large_binary())
-    else:
-        texts = column.view(pa.large_binary())
-    try:
-        texts.view(pa.large_string()).validate(full=True)
-    except pa.ArrowInvalid:
-        values = texts.to_pylist()
-        is_wrong = np.array([value is not None and not _is_utf8(value) for value in values], dtype=np.bool_)
-        kept = [None if wrong else value for value, wrong in zip(values, is_wrong, strict=True)]
-        return pa.array(kept, type=pa.large_binary()), is_wrong
-    return texts, None
-
-
-def _is_utf8(value: bytes) -> bool:
-    try:
-        value.decode()
-    except UnicodeDecodeError:
-        return False
-    return True
+# ------------------------------------------------------------------ days
 
 
 def _without_times(texts: Any) -> Any:
@@ -520,94 +430,16 @@ def days_of(column: Any, offsets: Sequence[tuple[int, int]] | None) -> tuple[npt
     elif pa.types.is_date64(kind):
         days = x // (SECONDS_OF_DAY * 1000)
     elif kind.tz is None:
-        days = x // (SECONDS_OF_DAY * _UNITS_PER_SECOND[kind.unit])
+        days = x // (SECONDS_OF_DAY * UNITS_PER_SECOND[kind.unit])
     elif offsets is None:
         return np.zeros(len(x), dtype=np.int64), np.zeros(len(x), dtype=np.bool_)
     else:
-        second = x // _UNITS_PER_SECOND[kind.unit]
+        second = x // UNITS_PER_SECOND[kind.unit]
         is_date = (second >= FIRST_SECOND) & (second <= LAST_SECOND)
         starts, ahead = (np.array(column, dtype=np.int64) for column in zip(*offsets, strict=True))
         step = np.maximum(np.searchsorted(starts, second, side="right") - 1, 0)
         return (np.where(is_date, second, 0) + ahead[step]) // SECONDS_OF_DAY, is_date
-    return days, (days >= _FIRST_DAY) & (days <= _LAST_DAY)
-
-
-def python_values(column: Any) -> list[Any]:
-    """The values of an array as Python objects, text as bytes; NOWHERE where Python has none.
-
-    Guarantee:
-        No value raises: times are made from the stored numbers, within their ranges.
-    """
-    kind = column.type
-    if not is_temporal(kind):
-        if pa.types.is_float32(kind) or pa.types.is_float16(kind):
-            # A narrow float is written out by the digits that tell it from its neighbours.
-            return [_narrow(value) for value in stored(column)]
-        return list(column.to_pylist())
-    made = _MAKERS[kind.id](kind)
-    return [made(value) for value in stored(column).tolist()]
-
-
-def _narrow(value: Any) -> Any:
-    """A narrow float as a float64, which is written out by the digits of the narrow one."""
-    number = float(value)
-    return number if number != number or abs(number) == math.inf else _Digits(number, str(value))
-
-
-class _Digits(float):
-    """A float64 that is written out as the narrow float it comes from."""
-
-    def __new__(cls, number: float, text: str) -> _Digits:
-        made = super().__new__(cls, number)
-        made._text = text
-        return made
-
-    _text: str
-
-    def __str__(self) -> str:
-        return self._text
-
-
-def _date_maker(kind: Any) -> Callable[[int], Any]:
-    per_day = 1 if pa.types.is_date32(kind) else SECONDS_OF_DAY * 1000
-
-    def made(value: int) -> Any:
-        day = value // per_day
-        return (datetime(1970, 1, 1) + timedelta(day)).date() if _FIRST_DAY <= day <= _LAST_DAY else NOWHERE
-
-    return made
-
-
-def _moment_maker(kind: Any) -> Callable[[int], Any]:
-    unit = _UNITS_PER_SECOND[kind.unit]
-    origin = datetime(1970, 1, 1, tzinfo=None if kind.tz is None else UTC)
-
-    def made(value: int) -> Any:
-        second, rest = divmod(value, unit)
-        if not FIRST_SECOND <= second <= LAST_SECOND:
-            return NOWHERE
-        return origin + timedelta(seconds=second, microseconds=rest * 10**6 // unit)
-
-    return made
-
-
-def _time_maker(kind: Any) -> Callable[[int], Any]:
-    unit = _UNITS_PER_SECOND[kind.unit]
-
-    def made(value: int) -> Any:
-        second, rest = divmod(value, unit)
-        if not 0 <= second < SECONDS_OF_DAY:
-            return NOWHERE
-        return time(second // 3600, second // 60 % 60, second % 60, rest * 10**6 // unit)
-
-    return made
-
-
-_MAKERS: dict[int, Callable[[Any], Callable[[int], Any]]] = {
-    **{kind.id: _date_maker for kind in (pa.date32(), pa.date64())},
-    **{kind.id: _time_maker for kind in (pa.time32("s"), pa.time64("us"))},
-    pa.timestamp("s").id: _moment_maker,
-}
+    return days, (days >= FIRST_DAY) & (days <= LAST_DAY)
 
 
 # ------------------------------------------------------------------ numbers

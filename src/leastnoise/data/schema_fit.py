@@ -18,11 +18,12 @@ import numpy as np
 import pyarrow as pa
 
 from leastnoise.core.notebook import NotebookValue
+from leastnoise.data.arrow_values import NOWHERE, plain_array, python_values
 from leastnoise.data.connections import withheld
 from leastnoise.data.counting import Placed, Question
 from leastnoise.data.handle import Data
 from leastnoise.data.limiting import sorting_engine
-from leastnoise.data.placing import NOWHERE, Placer, plain_array, python_values
+from leastnoise.data.placing import Placer
 from leastnoise.data.raw_table import DroppedRecords
 from leastnoise.data.scan_progress import ScanWatch
 from leastnoise.query import Attribute, Integers, text_of

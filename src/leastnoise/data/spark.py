@@ -21,10 +21,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from leastnoise.core.errors import DataError
+from leastnoise.data.arrow_values import stored
 from leastnoise.data.connections import asked_of
 from leastnoise.data.counting import Placed, Question, Tally, count_batches, placed_batches
 from leastnoise.data.ibis_tables import IbisTable, unknown_type
-from leastnoise.data.placing import stored
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords
 
 # Settings of Spark while it is read: batches as large as elsewhere, and texts of a batch beyond 2 GiB.
