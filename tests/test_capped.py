@@ -24,11 +24,11 @@ from leastnoise.solver import (
     Run,
     capped,
     least_profile,
+    least_total,
     load_backend,
-    minimise_total_variance,
     total_within_caps,
 )
-from leastnoise.solver.capped import least_total
+from leastnoise.solver.capped import least_total_by_path
 from leastnoise.solver.rows import DenseRows
 from leastnoise.solver.tightening import tightened
 from support import extra, refuses
@@ -217,7 +217,7 @@ def test_queries_without_caps_count_all_the_same() -> None:
         assert solution.has_converged and is_proved_total(solution, W, c, weights, 1.2 * needed, SOLVER)
         assert len(solution.p) == 3
         # As much as without any cap, and no less.
-        free = minimise_total_variance(np.linalg.qr(W * np.sqrt(weights)[:, None])[1], tol=NINE).achieved
+        free = least_total(np.linalg.qr(W * np.sqrt(weights)[:, None])[1], tol=NINE).achieved
         assert solution.achieved >= free / (1.2 * needed) * (1 - NINE)
 
 
@@ -225,11 +225,11 @@ def test_without_caps_it_is_the_least_total() -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         R = rng.normal(size=(4, 9))
-        newton = minimise_total_variance(R, tol=NINE)
-        other = least_total(R, Run(NINE))
+        newton = least_total(R, tol=NINE)
+        other = least_total_by_path(R, Run(NINE))
         assert other.has_converged and other.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
         assert (other.strategy**2).sum(axis=0).max() <= 1 + ROUNDING
-        started = least_total(R, Run(NINE), start=newton.q)
+        started = least_total_by_path(R, Run(NINE), start=newton.q)
         assert started.has_converged and started.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
 
 
@@ -514,9 +514,9 @@ def test_cells_with_shares_of_their_own_are_scaled_columns(seed: int) -> None:
     rng = np.random.default_rng(seed)
     W, tau, caps = rng.normal(size=(7, 5)), rng.uniform(0.3, 3, 5), rng.uniform(0.5, 4, 7)
     R = np.linalg.qr(W, mode="r")
-    total = minimise_total_variance(R / np.sqrt(tau), tol=1e-9)
+    total = least_total(R / np.sqrt(tau), tol=1e-9)
     assert total.achieved == pytest.approx(judged_with_shares(W, tau, None), rel=JUDGE)
-    assert total.achieved != pytest.approx(minimise_total_variance(R, tol=1e-9).achieved, rel=JUDGE)
+    assert total.achieved != pytest.approx(least_total(R, tol=1e-9).achieved, rel=JUDGE)
     rows = DenseRows(W, load_backend("numpy"))
     least = least_profile(rows, np.eye(5) / np.sqrt(tau), caps, Run(1e-9))
     assert least.achieved == pytest.approx(judged_with_shares(W, tau, caps), rel=JUDGE)

@@ -61,13 +61,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def solved(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """The time limits of all one-axis problems that are solved."""
     limits: list[float | None] = []
-    solve = oblique_axis.minimise_total_variance
+    solve = oblique_axis.least_total
 
     def counted(*args: Any, time_limit: float | None = None, **options: Any) -> Any:
         limits.append(time_limit)
         return solve(*args, time_limit=time_limit, **options)
 
-    monkeypatch.setattr(oblique_axis, "minimise_total_variance", counted)
+    monkeypatch.setattr(oblique_axis, "least_total", counted)
     return limits
 
 

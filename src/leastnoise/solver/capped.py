@@ -186,7 +186,7 @@ def total_within_caps(
     return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
 
 
-def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedSolution:
+def least_total_by_path(base: Array, run: Run, *, start: Array | None = None) -> CappedSolution:
     """The noise of least total variance with profile at most 1, where nothing has a cap.
 
     Slower than Newton's method on the same problem, and surer where the queries' sizes are far apart.

@@ -20,7 +20,7 @@ from leastnoise.planning.oblique.block_layout import BlockLayout, BlockPiece, Fo
 from leastnoise.planning.oblique.centre_search import RowsByKind, Search, all_entries, gathered, spread
 from leastnoise.planning.oblique.total_variance import BlockSums
 from leastnoise.query import AxisRows, AxisSet, Products
-from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
+from leastnoise.solver import ImplicitRows, Run, least_profile, least_total, load_backend
 
 # Sweeps end when the total falls by less than this share.
 _TOL = 1e-9
@@ -319,7 +319,7 @@ def _axis(
     scale = float(np.abs(rows).max())
     if largest:
         return _whole_for_largest(operator, cells, basis, deadline)
-    found = minimise_total_variance(rows[:, cells.first] / scale, tol=_TOL, time_limit=deadline.left)
+    found = least_total(rows[:, cells.first] / scale, tol=_TOL, time_limit=deadline.left)
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     return MeasuredAxis(form, cells.spread(found.root), basis, found.achieved * scale**2, q / q.sum())
 
