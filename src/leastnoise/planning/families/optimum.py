@@ -27,6 +27,7 @@ import numpy as np
 from leastnoise.bounds import ProductWitness
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import AllOnes, Array
+from leastnoise.core.resources import seconds_for
 from leastnoise.planning.families.marginals import row_variances
 from leastnoise.planning.families.product_requests import ProductRequest, common_axes, uniform
 from leastnoise.planning.method import Request, SearchResult
@@ -41,6 +42,9 @@ _MOST_NUMBERS = 2**24
 
 # Combinations of values of the shared axis, at most.
 MAX_KINDS = 4_096
+
+# Operations of the search before it can first end, for each number of the matrices and each value.
+_FIRST = 2.0 * 30
 
 # Directions of a block below this share of the strongest are rounding.
 _WEAK = 1e-13
@@ -78,6 +82,19 @@ class _Shared:
             if asked is None
             else self.products.kinds[axis][asked]
         )
+
+    @cached_property
+    def ranks(self) -> Array:
+        """How many rows the matrix of every block has, at most."""
+        _, A = self.lattice
+        n = self.products.sizes[self.axis]
+        kinds = [(self.axis in term.places, self.kind(j)) for j, term in enumerate(self.products.terms)]
+        distinct = {id(kind) if is_asked else -1: kind.n_rows for is_asked, kind in kinds}
+        of_kind = {key: np.zeros(A.shape[1], dtype=bool) for key in distinct}
+        for j, (is_asked, kind) in enumerate(kinds):
+            of_kind[id(kind) if is_asked else -1] |= A[j] > 0
+        rows = sum(n_rows * of_kind[key].astype(float) for key, n_rows in distinct.items())
+        return np.minimum(rows, float(n))
 
     def members(self, number: int) -> list[int]:
         """The products that a block is part of."""
@@ -127,8 +144,21 @@ def serves(request: Request, question: ProductRequest) -> bool:
     shared = _shared(request, question.products)
     if shared is None:
         return False
-    lattice, _ = row_variances(shared.products, (shared.axis, *shared.common))
-    return len(lattice.subsets) * shared.products.sizes[shared.axis] ** 2 <= _MOST_NUMBERS
+    ranks = shared.ranks
+    if float(ranks @ ranks) > _MOST_NUMBERS:
+        return False
+    left = request.deadline.left
+    if left is None or not request.is_promised:
+        return True
+    work = _FIRST * float(ranks @ ranks) * shared.products.sizes[shared.axis]
+    return seconds_for(work) <= left
+
+
+def is_smaller(request: Request, question: ProductRequest) -> bool:
+    """Whether a request is served over an axis that is not all that is asked of."""
+    free = _free_axes(question.products, request.over)
+    asked = [a for a, kinds in enumerate(question.products.kinds) if kinds]
+    return free is not None and len(free) < len(asked) and serves(request, question)
 
 
 def find(request: Request, question: ProductRequest) -> SearchResult:

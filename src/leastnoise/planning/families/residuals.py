@@ -144,6 +144,13 @@ def _refuses(request: Request) -> str | None:
     return refuse_absolute(request) if request.objective.kind == "absolute" else None
 
 
+def has_shared_axis(request: Request) -> bool:
+    """Whether it finds the certified optimum, over an axis that is smaller than the cells."""
+    if RESIDUALS.why_unfit(request) is not None or request.objective.kind == "absolute":
+        return False
+    return optimum.is_smaller(request, product_request(request))
+
+
 def _find(request: Request) -> SearchResult:
     if request.objective.kind == "absolute":
         return find_absolute_union(request, _find)
