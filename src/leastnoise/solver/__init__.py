@@ -31,7 +31,7 @@ and the integer strategy alone.
 
 from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.both_sides import generated_from_both_sides, least_total_over_all
-from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
+from leastnoise.solver.capped import CappedBlock, CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.capped_product_weights import (
     CappedQueries,
     CappedWeights,
@@ -66,6 +66,7 @@ __all__ = [
     "MAX_ROUNDS",
     "NUMPY",
     "Backend",
+    "CappedBlock",
     "CappedQueries",
     "CappedSolution",
     "CappedWeights",

@@ -20,7 +20,7 @@ from leastnoise.planning.oblique.block_layout import BlockLayout, BlockPiece, Fo
 from leastnoise.planning.oblique.centre_search import RowsByKind, Search, all_entries, gathered, spread
 from leastnoise.planning.oblique.total_variance import BlockSums
 from leastnoise.query import AxisRows, AxisSet, Products
-from leastnoise.solver import ImplicitRows, Run, least_profile, least_total, load_backend
+from leastnoise.solver import CappedBlock, ImplicitRows, Run, least_profile, least_total, load_backend
 
 # Sweeps end when the total falls by less than this share.
 _TOL = 1e-9
@@ -335,7 +335,7 @@ def _whole_for_largest(
     columns = np.eye(n) if Q is None else Q.T
     rows = ImplicitRows(operator, Q, load_backend("numpy"))
     run = Run(_LARGEST_TOL, Watch(deadline))
-    found = least_profile(rows, columns[:, cells.first], np.ones(operator.shape[0]), run)
+    found = least_profile([CappedBlock(rows, columns[:, cells.first])], np.ones(operator.shape[0]), run)
     root = found.strategy / math.sqrt(float((found.strategy**2).sum(axis=0).max()))
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     inverse = pseudo_inverse(cells.spread(root))
