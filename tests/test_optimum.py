@@ -9,7 +9,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.core.operators import Array
-from leastnoise.planning.families import optimum
+from leastnoise.planning.families import shared_products
 from leastnoise.query import Query, Workload
 from leastnoise.solver import Columns, Optimum, least_total, load_backend
 from support import extra
@@ -182,13 +182,58 @@ def test_hundreds_of_plans_are_the_dense_optimum() -> None:
     assert [seed for seed in range(300) if not is_the_optimum(seed)] == []
 
 
+def is_the_optimum_under_caps(seed: int) -> bool:
+    """The same with caps over two decades: the largest variance, and the total within targets."""
+    rng = np.random.default_rng(seed)
+    drawn = drawn_union(seed)
+    queries = [block.query for block in drawn.blocks]
+    is_within = bool(rng.integers(2))
+    has_target = rng.random(len(queries)) < (0.6 if is_within else 1.0)
+    has_target[0] = True
+    asked = [
+        query.having(weight=1.0, stderr=float(10.0 ** rng.uniform(0, 1))) if has else query.having(weight=1.0)
+        for query, has in zip(queries, has_target.tolist(), strict=True)
+    ]
+    workload = ln.assemble(asked, drawn.schema)
+    objective = ln.Targets() if has_target.all() else None
+    goal = ln.GDP(1)
+    if is_within or objective is None:
+        # Targets that can be kept, with little room or much.
+        alone = ln.assemble(
+            [q for q, has in zip(asked, has_target.tolist(), strict=True) if has], drawn.schema
+        )
+        least = ln.design(alone, objective=ln.Targets(), method="dense").mu
+        assert least is not None
+        goal, objective = (
+            ln.GDP(least * float(10.0 ** rng.uniform(1e-3, 0.7))),
+            ln.TotalVariance(within_targets=True),
+        )
+    judge = ln.design(workload, goal, objective=objective, method="dense", tol=1e-7).certificate
+    plan = ln.design(workload, goal, objective=objective, method="residuals", tol=1e-6)
+    found = plan.certificate
+    is_sound = found.lower_bound <= judge.achieved * (1 + 1e-8)
+    is_possible = judge.lower_bound <= found.achieved * (1 + 1e-8)
+    is_near = "interior-point" not in plan.note or found.gap <= 1e-5
+    return bool(is_sound and is_possible and is_near)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_the_plan_under_caps_is_the_dense_optimum(seed: int) -> None:
+    assert is_the_optimum_under_caps(seed)
+
+
+@pytest.mark.thorough
+def test_hundreds_of_plans_under_caps_are_the_dense_optimum() -> None:
+    assert [seed for seed in range(200) if not is_the_optimum_under_caps(seed)] == []
+
+
 def test_what_is_too_large_is_left_to_residuals(monkeypatch: pytest.MonkeyPatch) -> None:
     schema = ln.Schema(a=range(6), b=range(5), c=range(3))
     queries: list[Query] = [ln.Prefix("a") * ln.Marginal("c"), ln.Prefix("b"), ln.AllRanges("a")]
     workload = ln.assemble(queries, schema)
     exact = ln.design(workload, ln.GDP(1), method="residuals")
     assert "one matrix over a and b" in exact.note and exact.certificate.gap <= 1e-6
-    monkeypatch.setattr(optimum, "MAX_KINDS", 29)
+    monkeypatch.setattr(shared_products, "MAX_KINDS", 29)
     split = ln.design(workload, ln.GDP(1), method="residuals")
     assert "oblique residuals" in split.note
     assert exact.certificate.lower_bound <= split.certificate.achieved * (1 + ROUNDING)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
 from itertools import combinations
 from typing import Any
 
@@ -12,6 +11,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.bounds import ProductWitness, certify, product_witness_from_parts
 from leastnoise.core.errors import InfeasibleError, MethodError
+from leastnoise.planning.families import shared_products
 from leastnoise.strategy import Structured
 from tolerances import SOLVER
 
@@ -48,7 +48,7 @@ CASES: dict[str, tuple[ln.Schema, list[ln.Query]]] = {
 @pytest.fixture(autouse=True)
 def without_a_shared_axis(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small unions take the way of large ones; their optimum is tested in `test_optimum`."""
-    monkeypatch.setattr(importlib.import_module("leastnoise.planning.families.optimum"), "MAX_KINDS", 1)
+    monkeypatch.setattr(shared_products, "MAX_KINDS", 1)
 
 
 def plan_for(name: str, goal: ln.Goal | None = None, **given: Any) -> ln.Plan:

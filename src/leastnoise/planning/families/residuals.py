@@ -135,9 +135,7 @@ def _refuses(request: Request) -> str | None:
     if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
     if request.over is not None and not optimum.serves(request, product_request(request)):
-        return (
-            "period by period it serves tables whose other attributes are asked value by value, without caps"
-        )
+        return "period by period it serves tables whose other attributes are asked value by value"
     pieces = sum(2 ** len(s) for s in product_request(request).products.sets)
     if pieces > MAX_PIECES:
         return f"its products have {pieces:,} blocks, and at most {MAX_PIECES:,} are looked at"
