@@ -199,6 +199,7 @@ def test_sweeps_over_the_attributes_that_run_out_say_so(monkeypatch: pytest.Monk
         return run(self, until=until, max_sweeps=1)
 
     monkeypatch.setattr(oblique_search.Search, "run", one_sweep)
+    patch(monkeypatch, {"planning.families.shared_products.MAX_KINDS": 1})
     assert planned("residuals").ended == "exhausted"
 
 

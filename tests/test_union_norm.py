@@ -24,7 +24,7 @@ from leastnoise.bounds.union_norm import union_norm_below
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.query import Products, Query, products_of
-from leastnoise.solver import minimise_total_variance
+from leastnoise.solver import least_total
 from support import refuses
 from tolerances import ROUNDING, SOLVER
 
@@ -106,7 +106,7 @@ def solved(products: Products) -> list[Array]:
         values, E = np.linalg.eigh(V)
         strong = values > 1e-10 * values[-1]
         R = np.sqrt(values[strong])[:, None] * E[:, strong].T
-        found.append(minimise_total_variance(R, tol=SOLVER).q)
+        found.append(least_total(R, tol=SOLVER).q)
     return found
 
 

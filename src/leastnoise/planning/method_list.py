@@ -17,7 +17,7 @@ from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.merged import n_directions
 from leastnoise.planning.families.product import PRODUCT
-from leastnoise.planning.families.residuals import RESIDUALS
+from leastnoise.planning.families.residuals import RESIDUALS, has_shared_axis
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
 from leastnoise.planning.method import Method, Reasons
 from leastnoise.planning.p_identity.family import P_IDENTITY
@@ -98,9 +98,9 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
     """Every method, those that method="auto" should try first before the others.
 
     Products and cross tables have their exact optimum attribute by attribute, which is much quicker than the
-    dense one from a few hundred cells on. Other unions of products are within a percent or so of the optimum,
-    and come before the dense one where that takes long. The papers' own methods are loaded when it is their
-    turn.
+    dense one from a few hundred cells on; so have unions with a shared axis. Other unions of products are
+    within a percent or so of the optimum, and come before the dense one where that takes long. The papers'
+    own methods are loaded when it is their turn.
     """
     n, goal = reasons.request.workload.shape[1], reasons.request.privacy
     if goal.noise.is_pure:
@@ -118,7 +118,8 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
     else:
         # Where records are replaced, cross tables have their exact optimum, and single products have not.
         yield from (MARGINALS, PRODUCT) if goal.relation.replaces else (PRODUCT, MARGINALS)
-        yield from (DENSE, RESIDUALS, JOINT) if is_dense_soon(reasons) else (RESIDUALS, JOINT, DENSE)
+        is_dense_first = is_dense_soon(reasons) and not has_shared_axis(reasons.request)
+        yield from (DENSE, RESIDUALS, JOINT) if is_dense_first else (RESIDUALS, JOINT, DENSE)
     # Noise on every cell or query comes after wavelets and trees.
     others = [method for method in _TRIED if method.name not in SEARCHES]
     yield from sorted(others, key=lambda method: method in (IDENTITY, WORKLOAD))

@@ -60,7 +60,7 @@ class OneAxisPoint:
     Attributes:
         q: weights of the values, (T,), of sum 1.
         p: weights of the rows of every product, of Σ p c = 1; as they were given for a total.
-        roots: for every block rows R_s with R_sᵀR_s = X_s, (T, T), the costs of values at most 1.
+        roots: for every block rows R_s with R_sᵀR_s = X_s, (rows, T), the costs of values at most 1.
         achieved: the total variance, or the largest share of a cap.
         bound: what no X_s can undercut.
         steps: how many were taken.
@@ -68,7 +68,7 @@ class OneAxisPoint:
 
     q: Array
     p: list[Array]
-    roots: Array
+    roots: Sequence[Array]
     achieved: float
     bound: float
     steps: int
@@ -155,23 +155,6 @@ class _Step:
         return self.achieved / self.bound - 1
 
 
-def least_total_over_one_axis(
-    problem: OneAxisProblem, weights: Array, *, tol: float, watch: Watch
-) -> OneAxisPoint:
-    """X_s with the least Σ_j w_j v_j over all queries, weights (products,), and its proof."""
-    used = np.flatnonzero(problem.used)
-    p = [np.full(len(W), weight) for W, weight in zip(problem.rows, weights.tolist(), strict=True)]
-    H = problem.matrices(p)[:, used][:, :, used]
-
-    def at(x: Array) -> _Step:
-        found = _evaluated(H, _normalised(x))
-        over = found.d / found.N
-        return _Step(x, found.N**2, found.N**2 * float(over.max()), x + 2 * _logs(over), found)
-
-    best, steps, ended = _climb(at, np.zeros(len(used)), tol, watch)
-    return _point(problem, best, used, p, steps, ended)
-
-
 def least_largest_over_one_axis(
     problem: OneAxisProblem, caps: Array, *, tol: float, watch: Watch
 ) -> OneAxisPoint:
@@ -256,4 +239,4 @@ def _point(
     roots[:, :, used] = found.roots(float(found.d.max()))
     q = np.zeros(T)
     q[used] = found.q
-    return OneAxisPoint(q, p, roots, best.achieved, best.bound, steps, ended)
+    return OneAxisPoint(q, p, list(roots), best.achieved, best.bound, steps, ended)

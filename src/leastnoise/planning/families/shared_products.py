@@ -1,0 +1,184 @@
+"""Unions of products with all that is not asked value by value as one axis, Z.
+
+See `optimum`, which has a matrix over Z for every set of the other attributes.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from leastnoise.bounds import ProductWitness
+from leastnoise.core.operators import AllOnes, Array
+from leastnoise.core.progress import Ended
+from leastnoise.planning.families.marginals import row_variances
+from leastnoise.planning.families.product_requests import common_axes, uniform
+from leastnoise.planning.method import Request
+from leastnoise.planning.oblique.axis_split import asked_basis
+from leastnoise.planning.oblique.tied_axes import tied
+from leastnoise.query import AxisRows, Lattice, Products
+
+# Numbers of all matrices over the shared axis together, at most: a gigabyte with what is made from them.
+MOST_NUMBERS = 2**24
+
+# Combinations of values of the shared axis, at most.
+MAX_KINDS = 4_096
+
+
+@dataclass(frozen=True, eq=False)
+class SharedProducts:
+    """The products of a request with Z as one axis.
+
+    Attributes:
+        axis: the place of Z.
+        common: axes that all products ask alike, which are factored out.
+    """
+
+    products: Products
+    axis: int
+    common: tuple[int, ...]
+
+    @cached_property
+    def lattice(self) -> tuple[Lattice, Array]:
+        """The sets s and a_js, (products, sets)."""
+        lattice, A = row_variances(self.products, (self.axis, *self.common))
+        return lattice, A.toarray()
+
+    def kind(self, j: int) -> AxisRows:
+        """What a product asks of Z: its rows, or their sum."""
+        return self.kind_along(j, self.axis)
+
+    def is_plain(self, axis: int) -> bool:
+        """Whether an axis that all products ask alike is asked value by value."""
+        return self.kind_along(0, axis).is_identity
+
+    def kind_along(self, j: int, axis: int) -> AxisRows:
+        """What a product asks of an axis."""
+        term = self.products.terms[j]
+        asked = dict(zip(term.places, term.kinds, strict=True)).get(axis)
+        return (
+            AxisRows(AllOnes(self.products.sizes[axis]))
+            if asked is None
+            else self.products.kinds[axis][asked]
+        )
+
+    @cached_property
+    def ranks(self) -> Array:
+        """How many rows the matrix of every block has, at most."""
+        _, A = self.lattice
+        n = self.products.sizes[self.axis]
+        kinds = [(self.axis in term.places, self.kind(j)) for j, term in enumerate(self.products.terms)]
+        distinct = {id(kind) if is_asked else -1: kind.n_rows for is_asked, kind in kinds}
+        of_kind = {key: np.zeros(A.shape[1], dtype=bool) for key in distinct}
+        for j, (is_asked, kind) in enumerate(kinds):
+            of_kind[id(kind) if is_asked else -1] |= A[j] > 0
+        rows = sum(n_rows * of_kind[key].astype(float) for key, n_rows in distinct.items())
+        return np.minimum(rows, float(n))
+
+    def grams(self, weights: Array) -> list[Array]:
+        """H_s of every block for weights of the queries of every product."""
+        _, A = self.lattice
+        of_kind: dict[int, AxisRows] = {}
+        summed: dict[int, Array] = {}
+        for j, weight in enumerate(weights.tolist()):
+            kind, term = self.kind(j), self.products.terms[j]
+            key = id(kind) if self.axis in term.places else -1
+            of_kind[key] = kind
+            summed[key] = summed.get(key, 0.0) + weight * term.n_rows / kind.n_rows * A[j]
+        return [
+            np.asarray(sum(summed[key][number] * of_kind[key].gram for key in of_kind), dtype=float)
+            for number in range(A.shape[1])
+        ]
+
+    @cached_property
+    def used(self) -> Array:
+        """The combinations of values of Z that some product counts."""
+        kinds = [self.kind(j) for j in range(len(self.products.terms))]
+        return np.flatnonzero(np.any([kind.operator.column_norms(1) > 0 for kind in kinds], axis=0))
+
+    def witness(self, q: Array, asked: Products) -> ProductWitness:
+        """Dual weights that are those of Z, and equal along the other axes.
+
+        Args:
+            asked: the products before axes were put together.
+        """
+        every = list(uniform(self.products))
+        if self.products.kinds[self.axis]:
+            every[self.axis] = q
+        return ProductWitness(tuple(every), axes=None if self.products is asked else self.products.axes)
+
+    def members(self, number: int) -> list[int]:
+        """The products that a block is part of."""
+        return [int(j) for j in np.flatnonzero(self.lattice[1][:, number])]
+
+    def basis(self, number: int) -> Array:
+        """Rows that span what products ask of Z in a block."""
+        kinds = {id(kind): kind for kind in map(self.kind, self.members(number))}
+        found = asked_basis([kind.operator for kind in kinds.values()], with_total=False)
+        return np.eye(self.products.sizes[self.axis], dtype=np.int64) if found is None else found
+
+
+@dataclass(frozen=True, eq=False)
+class SharedNoise:
+    """Noise over Z.
+
+    Attributes:
+        q: weights of the values of Z.
+        p: of the queries of every product, one for each row of Z; none for a total.
+        roots: for every block s rows A_s with A_sᵀA_s = X_s.
+        grid_tol: the gap for which rows are rounded, where that is below the one asked for.
+    """
+
+    q: Array
+    p: list[Array]
+    roots: list[Array]
+    steps: int
+    ended: Ended
+    grid_tol: float = math.inf
+    how: str = "Newton's method"
+
+
+def root_of(H: Array) -> Array:
+    """R of full rank with RᵀR = H."""
+    from scipy import linalg
+
+    squares, vectors = linalg.eigh(H, check_finite=False, driver="evd")
+    kept = squares > _WEAK * max(float(squares[-1]), 0.0)
+    return np.asarray((vectors[:, kept] * np.sqrt(squares[kept])).T)
+
+
+# Directions of a block below this share of the strongest are rounding.
+_WEAK = 1e-13
+
+
+def free_axes(products: Products, over: str | None) -> tuple[int, ...] | None:
+    """The axes that are not asked value by value, or the one that is time; None where time is not all."""
+    free = tuple(a for a, kinds in enumerate(products.kinds) if not all(kind.is_identity for kind in kinds))
+    if over is None:
+        return free
+    time = next((a for a, axis in enumerate(products.axes) if axis.names == (over,)), None)
+    return (time,) if time is not None and set(free) <= {time} else None
+
+
+def shared_products(request: Request, products: Products) -> SharedProducts | None:
+    """The products with Z as one axis; None where there is no such axis, or it is too large."""
+    free = free_axes(products, request.over)
+    if not free:
+        return None
+    # What all products ask alike is a problem of its own, but for time, whose rows are put in order.
+    alike = set(common_axes(products))
+    if request.over is None and request.objective.kind == "total":
+        free = tuple(a for a in free if a not in alike) or free[:1]
+    size = math.prod(products.sizes[a] for a in free)
+    if (
+        size > MAX_KINDS
+        or sum(2 ** len(set(s) - {*free, *alike}) for s in products.sets) * size > MOST_NUMBERS
+    ):
+        return None
+    for a in reversed(free[1:]):
+        products = tied(products, free[0], a)
+    common = tuple(a for a in common_axes(products) if a != free[0])
+    return SharedProducts(products, free[0], common)
