@@ -16,11 +16,13 @@ from leastnoise.planning.families.fixed_rows import HIERARCHICAL, IDENTITY, QUER
 from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.merged import n_directions
+from leastnoise.planning.families.plain import PLAIN
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.residuals import RESIDUALS
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
 from leastnoise.planning.method import Method, Reasons
 from leastnoise.planning.p_identity.family import P_IDENTITY
+from leastnoise.planning.patience import NOMINAL_SPEED
 
 # Cells. Up to this number a matrix is quickly found, and easier to look at than blocks of products.
 SMALL = 512
@@ -28,10 +30,6 @@ SMALL = 512
 # Operations. Without a time limit the certified optimum over all noise may take as many, a minute on two
 # cores: for the total variance over 2,900 cells, the largest variance over 2,300.
 FREE_OPERATIONS = 5e12
-
-# Operations per second of a slow core. What is tried first within a time limit goes by it, so that the same
-# limit gives the same order on every machine.
-NOMINAL_SPEED = 2e10
 
 # The share of a time limit within which the certified optimum should be found to be tried first.
 _SHARE_TO_BE_FIRST = 0.25
@@ -42,6 +40,7 @@ METHODS: tuple[Method, ...] = (
     MARGINALS,
     RESIDUALS,
     JOINT,
+    PLAIN,
     P_IDENTITY,
     IDENTITY,
     WORKLOAD,
@@ -119,8 +118,8 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
         # Where records are replaced, cross tables have their exact optimum, and single products have not.
         yield from (MARGINALS, PRODUCT) if goal.relation.replaces else (PRODUCT, MARGINALS)
         yield from (DENSE, RESIDUALS, JOINT) if is_dense_soon(reasons) else (RESIDUALS, JOINT, DENSE)
-    # Noise on every cell or query comes after wavelets and trees.
-    others = [method for method in _TRIED if method.name not in SEARCHES]
+    # Noise on every cell or query comes after wavelets and trees; plain noise is there before anything else.
+    others = [method for method in _TRIED if method.name not in SEARCHES and method is not PLAIN]
     yield from sorted(others, key=lambda method: method in (IDENTITY, WORKLOAD))
     yield from _paper_methods()
 
