@@ -6,12 +6,14 @@ import itertools
 import math
 import random
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.core.errors import LargeGap, LeastnoiseWarning, UnrecordedSpending
 from leastnoise.core.progress import Progress
 from leastnoise.planning import patience
 from leastnoise.planning.patience import Patience
@@ -157,3 +159,38 @@ def test_progress_says_which_part_is_worked_on() -> None:
 def test_a_step_carries_its_part() -> None:
     """The part is empty where there is only one thing to work on."""
     assert Progress(1, 0.5, 2.0).part == "" and replace(Progress(1, 0.5, 2.0), part="dense").part == "dense"
+
+
+def test_measure_warns_of_a_large_gap_before_anything_is_read() -> None:
+    """A search that was cut short at 21 times the least noise was published without a word."""
+    far = plain(survey(12.0))
+    counts = np.zeros(far.workload.shape[1], dtype=np.int64)
+    said = "up to 91 % more total variance than the least possible"
+    with pytest.warns(LargeGap, match=said), pytest.raises(ln.LeastnoiseError):
+        ln.measure(far, counts[:-1])
+    with pytest.warns(UnrecordedSpending):
+        ln.measure(far, counts, accept_gap=1.0)
+    with pytest.raises(ln.LeastnoiseError, match="accept_gap"):
+        ln.measure(far, counts, accept_gap=-1.0)
+    assert issubclass(LargeGap, LeastnoiseWarning)
+
+
+def test_a_method_that_does_not_aim_at_the_optimum_is_not_warned_of() -> None:
+    """Who names a method of fixed rows knows what it is."""
+    schema = ln.Schema(x=range(8))
+    named = ln.design(ln.assemble([ln.AllRanges("x")], schema), GOAL, method="identity")
+    assert named.certificate.gap > 0.05
+    with pytest.warns(UnrecordedSpending):
+        ln.measure(named, np.zeros(8, dtype=np.int64))
+
+
+def test_no_page_boasts_of_a_large_gap(tmp_path: Path) -> None:
+    """The fact on top says how far above the best possible a plan may be, and not that it is within that."""
+    far, near = plain(survey(12.0)), ln.design(survey(None), GOAL, time_limit=3)
+    for plan, is_far in ((far, True), (near, False)):
+        target = tmp_path / f"{is_far}.html"
+        ln.summarize(plan).to_html(target)
+        text = target.read_text()
+        assert ("above the best possible, perhaps" in text) == is_far
+        assert ("close to the optimum" in text) <= (not is_far)
+    assert "Gap 91%" in ln.summarize(far).text()

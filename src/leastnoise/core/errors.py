@@ -347,13 +347,21 @@ class MissingExtraError(LeastnoiseError, ImportError):
     """An optional package that is not installed."""
 
 
-class StoringDelayed(UserWarning):
+class LeastnoiseWarning(UserWarning):
+    """What the library warns of; the classes below say what it is about."""
+
+
+class StoringDelayed(LeastnoiseWarning):
     """A release that is paid for and cannot be stored yet; it is tried again."""
 
 
-class UnrecordedSpending(UserWarning):
+class UnrecordedSpending(LeastnoiseWarning):
     """A release that no ledger has recorded."""
 
 
-class SharedEnds(UserWarning):
+class SharedEnds(LeastnoiseWarning):
     """Listed ranges that share an end, so that its records are counted in both."""
+
+
+class LargeGap(LeastnoiseWarning):
+    """A plan that may be further above the least possible noise than its owner accepts."""

@@ -68,10 +68,11 @@ from leastnoise.planning.method_list import all_methods, method_named
 from leastnoise.planning.one_method import plan_by, plan_from_search
 from leastnoise.planning.plan import Plan, cells_digest
 from leastnoise.planning.plan_file import load_plan, plan_from_parts
-from leastnoise.planning.plan_text import targets_to_text, trials_to_text
+from leastnoise.planning.plan_text import ACCEPTED_GAP, gap_warning, targets_to_text, trials_to_text
 from leastnoise.planning.request import checked_request
 
 __all__ = [
+    "ACCEPTED_GAP",
     "GRID",
     "DiscreteLaplace",
     "Mechanism",
@@ -93,6 +94,7 @@ __all__ = [
     "from_covariance",
     "from_gains",
     "from_rows",
+    "gap_warning",
     "is_add_remove",
     "is_one_of",
     "least_scale",
