@@ -72,7 +72,7 @@ from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.one_attribute import AllRanges, Levels, Prefix, Ranges, Sum
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import COMMON, Query, QueryList
-from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.query_kinds import QUERY_KINDS, add_query_kind, query_from_dict
 from leastnoise.query.queries.ratios import Ratio, RatioParts, RatioQuery, Share, counterpart
 from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import in_counts
@@ -180,6 +180,7 @@ __all__ = [
     "Where",
     "Windows",
     "Workload",
+    "add_query_kind",
     "assemble",
     "axes_from_plain",
     "axes_to_plain",
