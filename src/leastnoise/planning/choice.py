@@ -19,7 +19,7 @@ from leastnoise.planning.method_list import FREE_OPERATIONS, SEARCHES, SMALL, in
 from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.patience import SMALL_GAP
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.request import checked_request
+from leastnoise.planning.request import checked_request, over_classes
 from leastnoise.planning.trials import Attempt, Trials
 from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Objective, Workload
@@ -94,6 +94,7 @@ def design(
         request = checked_request(
             workload, privacy, objective, options, after, over, tol, time_limit, backend, tell
         )
+        request = over_classes(request)
         has_goal = isinstance(privacy, Goal) or request.spare is not None
         log_step("design started", method=method)
         chosen = None if method == "auto" else method_named(method)

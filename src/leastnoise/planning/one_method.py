@@ -35,6 +35,7 @@ from leastnoise.strategy import (
     CombinedProposal,
     JointProposal,
     Measured,
+    OverClasses,
     QueryProposal,
     RealStrategy,
     in_time_order,
@@ -155,13 +156,16 @@ def plan_of(
         strategy: Measured = proposal.measured_within(goal, tol=tol, spare=request.spare)
     else:
         strategy, goal = meeting_targets(proposal, workload, request.tol, request.least)
+    witness = _witness(found, request, strategy)
+    if request.classes is not None and request.whole is not None:
+        workload, strategy = request.whole, OverClasses(strategy, request.classes)
     plan = Plan(
         workload=workload,
         privacy=goal,
         objective=objective,
         method=method,
         strategy=strategy,
-        witness=_witness(found, request, strategy),
+        witness=witness,
         claim=found.claim,
         tol=request.tol,
         note=found.note,

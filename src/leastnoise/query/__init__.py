@@ -14,6 +14,7 @@ spanned      whether queries without a target follow from those that have one
 generators   the workloads that the papers draw or enumerate
 """
 
+from leastnoise.query.cell_classes import CellClasses, classes_of
 from leastnoise.query.due import DueBy, check_time, due_by, due_of_batches, periods_of_cells
 from leastnoise.query.generators import (
     workload_age_pyramid,
@@ -132,6 +133,7 @@ __all__ = [
     "Cases",
     "Categories",
     "Cell",
+    "CellClasses",
     "Changes",
     "Cleaning",
     "CodeList",
@@ -186,6 +188,7 @@ __all__ = [
     "axes_to_plain",
     "check_spanned",
     "check_time",
+    "classes_of",
     "code_list_of",
     "compare_numbers",
     "condition_to_text",
