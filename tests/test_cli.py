@@ -366,7 +366,7 @@ def test_a_terminal_shows_the_gap_shrink(
     (folder / "town.toml").write_text(SPEC if stderr is None else with_targets(stderr, goal=True))
     _Watched.lines.clear()
     succeed("design", "town.toml")
-    pattern = re.compile(r"designing: step (\d+), gap to the optimum (\S+)")
+    pattern = re.compile(r"designing(?: by \w+)?: step (\d+), gap to the optimum (\S+)")
     shown = [pattern.fullmatch(line) for line in _Watched.lines]
     assert len(shown) > 2 and all(shown)
     gaps = [float(match[2]) for match in shown if match]

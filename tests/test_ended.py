@@ -134,7 +134,7 @@ SEARCHES: dict[str, tuple[str, Any, Any, Any, dict[str, Any], dict[str, Any], di
 
 # Methods that search for nothing, or for too little to be cut short.
 CLOSED = (
-    *("identity", "workload", "queries", "hierarchical", "wavelet", "fourier", "datacube"),
+    *("plain", "identity", "workload", "queries", "hierarchical", "wavelet", "fourier", "datacube"),
     *("dawa", "mwem", "buckets"),
 )
 

@@ -16,6 +16,10 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     laplace_search  what is tried under Laplace noise, and the best plan refined
     refinement      rows for Laplace noise refined directly
     choice          `design` itself
+    own_matrix      `plan_from`: a strategy matrix of one's own
+    priced_targets  totals within targets from totals alone
+    patience        how much work is enough where nobody set a limit
+    registration    queries and methods from outside the package
     refusals        why there is no plan
     plan            the plan itself
     plan_checks     what holds of every plan
@@ -66,12 +70,15 @@ from leastnoise.planning.method import (
 )
 from leastnoise.planning.method_list import all_methods, method_named
 from leastnoise.planning.one_method import plan_by, plan_from_search
+from leastnoise.planning.own_matrix import plan_from
 from leastnoise.planning.plan import Plan, cells_digest
 from leastnoise.planning.plan_file import load_plan, plan_from_parts
-from leastnoise.planning.plan_text import targets_to_text, trials_to_text
+from leastnoise.planning.plan_text import ACCEPTED_GAP, gap_warning, targets_to_text, trials_to_text
+from leastnoise.planning.registration import register
 from leastnoise.planning.request import checked_request
 
 __all__ = [
+    "ACCEPTED_GAP",
     "GRID",
     "DiscreteLaplace",
     "Mechanism",
@@ -93,6 +100,7 @@ __all__ = [
     "from_covariance",
     "from_gains",
     "from_rows",
+    "gap_warning",
     "is_add_remove",
     "is_one_of",
     "least_scale",
@@ -103,6 +111,7 @@ __all__ = [
     "on_basis",
     "period_labels",
     "plan_by",
+    "plan_from",
     "plan_from_parts",
     "plan_from_search",
     "plan_through",
@@ -110,6 +119,7 @@ __all__ = [
     "refuse_unless_promising_nothing",
     "refuse_unless_pure_total",
     "refuse_unless_total",
+    "register",
     "scaled_note",
     "share_option",
     "shown",

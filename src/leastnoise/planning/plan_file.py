@@ -24,9 +24,10 @@ from leastnoise.planning.one_method import data_dependent_plan
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.plan_parts import FORMAT
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
-from leastnoise.query import Workload, objective_from_dict
+from leastnoise.query import Workload, classes_of, objective_from_dict
 from leastnoise.strategy import (
     Measured,
+    OverClasses,
     Strategy,
     combined_rows,
     joint_rows_from_parts,
@@ -144,6 +145,17 @@ def _strategy(
 ) -> Measured:
     """The integers that are measured, as a matrix or as products."""
     noise, neighbours = content["noise"], privacy.neighbours
+    structure = content.get("structure")
+    if isinstance(structure, dict) and structure.get("kind") == "classes":
+        found = classes_of(workload)
+        classes = None if found is None else found.in_order_of(arrays["classes"])
+        reduced = None if classes is None else classes.reduced(workload)
+        if classes is None or reduced is None:
+            raise _invalid(name, "holds classes of cells that are not those of its queries")
+        inner = {key: value for key, value in content.items() if key != "structure"}
+        if structure["inner"]:
+            inner["structure"] = structure["inner"]
+        return OverClasses(_strategy(inner, arrays, reduced, privacy, scale, name), classes)
     if isinstance(content.get("structure"), dict) and content["structure"].get("kind") == "combined":
         positions, rows = arrays["combined"], arrays["rows"]
         fits = positions.ndim == 1 and positions.dtype.kind == "i" and bool((np.diff(positions) > 0).all())
@@ -170,7 +182,9 @@ def _witness(
     """The dual weights, of product form or of the cells themselves."""
     if content.get("witness") == "product":
         return product_witness_from_parts(arrays, content["witness_axes"])
-    return _cell_weights(arrays, workload, privacy, name)
+    if "classes" in arrays:
+        return _cell_weights(arrays, (workload.shape[0], len(arrays["classes"])), privacy, name)
+    return _cell_weights(arrays, workload.shape, privacy, name)
 
 
 def _earlier(
@@ -188,16 +202,16 @@ def _earlier(
     return tuple(digests), CellCosts(numerators, int(exact.from_limbs(unit)[0]))
 
 
-def _cell_weights(arrays: Mapping[str, Array], workload: Workload, privacy: Goal, name: str) -> Witness:
+def _cell_weights(arrays: Mapping[str, Array], shape: tuple[int, int], privacy: Goal, name: str) -> Witness:
     """The dual weights of cells, or of pairs of them, and of queries."""
     q, pairs = arrays["q"], arrays.get("pairs")
-    n = workload.shape[1]
+    m, n = shape
     fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
     if not fits or not (np.isfinite(q).all() and (q >= 0).all()):
         raise _invalid(name, "holds arrays that do not fit its workload")
     if not privacy.relation.may_weigh(pairs):
         raise _invalid(name, "holds weights of pairs, which prove nothing for its goal")
-    p = _query_weights(arrays, workload.shape[0])
+    p = _query_weights(arrays, m)
     if p is None and not arrays.keys().isdisjoint({"p", "p_rows"}):
         raise _invalid(name, "holds arrays that do not fit its workload")
     return Witness(p, q.astype(float), pairs)

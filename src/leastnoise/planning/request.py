@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -15,10 +16,24 @@ from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import Progress
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.method import Request
+from leastnoise.planning.patience import Patience
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
 from leastnoise.privacy import GAUSSIAN, ZCDP, CellCosts, Goal, LeastLoss, shown
-from leastnoise.query import Objective, Targets, Workload, check_spanned, check_time, default_objective
+from leastnoise.query import (
+    Cases,
+    Objective,
+    Targets,
+    Where,
+    Workload,
+    check_spanned,
+    check_time,
+    classes_of,
+    default_objective,
+)
 from leastnoise.solver import BACKENDS, load_backend
+
+# The gap to the proven optimum that is aimed at unless another is asked for.
+TOL = 1e-6
 
 
 def checked_request(
@@ -28,7 +43,7 @@ def checked_request(
     options: Mapping[str, Any] | None,
     after: Sequence[Plan],
     over: str | None,
-    tol: float,
+    tol: float | None,
     time_limit: float | None,
     backend: str,
     progress: Callable[[Progress], None] | None,
@@ -40,7 +55,8 @@ def checked_request(
     """
     _check_types(workload, privacy)
     least, privacy = _least_loss(privacy, after)
-    _check_settings(tol, time_limit, backend)
+    aim = TOL if tol is None else tol
+    _check_settings(aim, time_limit, backend)
     used = used_before(after, workload, privacy)
     if used is not None and privacy is None:
         privacy = goal_spent(used, after[0].privacy.records_per_person)
@@ -70,7 +86,7 @@ def checked_request(
         workload=workload,
         privacy=goal,
         options=dict(options or {}),
-        tol=tol,
+        tol=aim,
         time_limit=time_limit,
         backend=backend,
         progress=progress,
@@ -79,10 +95,43 @@ def checked_request(
         used=used,
         over=over,
         least=least,
+        # Who names a gap or a time gets it.
+        patience=Patience(aim) if tol is None and time_limit is None else None,
     )
     if request.spare is not None:
         check_spare(workload, goal, request.spare)
     return request
+
+
+# Cells from which on those that no query tells apart are looked for before anything else; with fewer, methods
+# compare the columns themselves.
+_MANY_CELLS = 20_000
+
+# Of the cells, the share that classes may be: more gain nothing.
+_WORTH_REDUCING = 0.5
+
+
+def over_classes(request: Request) -> Request:
+    """The request over classes of cells that no query tells apart, where conditions leave few of many cells.
+
+    Every size that decides which method serves is then the number of classes. Cross tables and ranges of
+    single attributes are left as they are: their methods know them attribute by attribute.
+    """
+    workload, objective = request.workload, request.objective
+    n = workload.shape[1]
+    if n <= _MANY_CELLS or request.used is not None or request.over is not None:
+        return request
+    if getattr(objective, "relative_to", None) is not None:
+        return request
+    if not any(isinstance(block.query, Where | Cases) for block in workload.blocks):
+        return request
+    classes = classes_of(workload)
+    if classes is None or classes.n > _WORTH_REDUCING * n:
+        return request
+    reduced = classes.reduced(workload)
+    if reduced is None:
+        return request
+    return replace(request, workload=reduced, classes=classes, whole=workload)
 
 
 def _check_types(workload: Workload, privacy: Goal | LeastLoss | None) -> None:

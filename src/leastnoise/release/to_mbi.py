@@ -38,6 +38,7 @@ from leastnoise.strategy import (
     CombinedRows,
     JointRows,
     Measured,
+    OverClasses,
     Strategy,
     Structured,
 )
@@ -186,7 +187,7 @@ def _parts(strategy: Measured, schema: Schema) -> Iterator[_MeasuredPart]:
 
 
 def _require_few_cells(strategy: Measured) -> None:
-    if strategy.n_cells > MAX_CELLS or isinstance(strategy, CombinedRows):
+    if strategy.n_cells > MAX_CELLS or isinstance(strategy, CombinedRows | OverClasses):
         raise TooLargeError(
             f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi "
             f"would hold as one table; at most {MAX_CELLS:,} are handed over",

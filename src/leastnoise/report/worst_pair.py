@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query import Axis, Workload
+from leastnoise.query import Axis, CellClasses, Workload
 from leastnoise.strategy import (
     AxisForm,
     CombinedRows,
     CountTables,
     JointRows,
     Measured,
+    OverClasses,
     Strategy,
     Structured,
     chosen_forms,
@@ -109,7 +110,7 @@ def _costly_record(workload: Workload, strategy: Measured) -> Record:
     if isinstance(strategy, JointRows):
         worst = np.unravel_index(int(np.argmax(strategy.costs)), strategy.costs.shape)
         return _record_of_axes(workload, strategy.axes, [int(i) for i in worst])
-    if isinstance(strategy, CombinedRows):
+    if isinstance(strategy, CombinedRows | OverClasses):
         return _record(workload, strategy.costliest_cell)
     assert isinstance(strategy, Structured)
     place = [0] * len(strategy.axes)
@@ -153,7 +154,7 @@ def _partners(workload: Workload, strategy: Measured, one: Record) -> list[Recor
         apart = A - A[:, [cell]]
         power = strategy.noise.power
         return [_record(workload, int(np.argmax((np.abs(apart) ** power).sum(axis=0))))]
-    if isinstance(strategy, CombinedRows):
+    if isinstance(strategy, CombinedRows | OverClasses):
         return []
     assert workload.schema is not None
     sizes = workload.schema.shape
@@ -180,8 +181,12 @@ def tables_of(workload: Workload, records: Sequence[tuple[Record, int]]) -> Coun
             counts[_cell(workload, record)] += count
         return counts
 
-    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
+    def ask(subsets: Sequence[tuple[str, ...]] | CellClasses | None) -> Sequence[Array]:
         schema = workload.schema
+        if isinstance(subsets, CellClasses):
+            values = [np.array(own, dtype=np.int64) for own in zip(*(one for one, _ in records), strict=True)]
+            times = np.array([count for _, count in records], dtype=dtype)
+            return [subsets.counts(subsets.of_codes(values), times)]
         if schema is None or subsets is None:
             return [every_cell()]
         found = []

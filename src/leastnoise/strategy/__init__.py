@@ -34,6 +34,7 @@ A module imports only modules that stand above it here:
     structured      blocks of products, for domains that no matrix holds
     joint_rows      products of rows over the axes, each with a multiplier of its own
     joint_proposal  the same from real rows and weights
+    over_classes    any of these over classes of cells that no query tells apart
     time_order      rows that can be measured period by period
     changing_records  what records that change, and people who come back, shift over all periods
 """
@@ -61,6 +62,7 @@ from leastnoise.strategy.measured import (
     Measured,
     Spread,
 )
+from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked, query_rows_from_plain
 from leastnoise.strategy.rounding import (
@@ -109,6 +111,7 @@ __all__ = [
     "JointProposal",
     "JointRows",
     "Measured",
+    "OverClasses",
     "ProductBlock",
     "QueryProposal",
     "RealStrategy",

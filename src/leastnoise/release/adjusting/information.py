@@ -37,6 +37,7 @@ from leastnoise.strategy import (
     AxisForm,
     CombinedRows,
     JointRows,
+    OverClasses,
     ProductBlock,
     Strategy,
     Structured,
@@ -417,7 +418,7 @@ def information_of(plan: Plan) -> Information:
     if isinstance(strategy, JointRows):
         assert plan.workload.schema is not None
         return JointInformation(strategy, plan.workload.schema)
-    if isinstance(strategy, CombinedRows):
+    if isinstance(strategy, CombinedRows | OverClasses):
         raise TooLargeError(
             f"the plan measures combinations of {strategy.n_measured:,} queries over "
             f"{strategy.n_cells:,} cells, too many for rows over all of them, from which answers "
