@@ -433,7 +433,7 @@ def test_progress_and_time_limits(k: int) -> None:
     assert [p.step for p in seen] == sorted(p.step for p in seen)
     assert [p.gap for p in seen] == sorted((p.gap for p in seen), reverse=True)
     hasty = design(workload, GDP(1, neighbours=ONE), time_limit=1e-9, tol=1e-9)
-    assert hasty.ended == "deadline" and hasty.certificate.status == "stopped"
+    assert hasty.ended == "deadline" and hasty.certificate.status in ("stopped", "heuristic")
     assert hasty.certificate.lower_bound <= plan.certificate.achieved <= hasty.certificate.achieved
 
 

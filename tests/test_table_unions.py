@@ -143,13 +143,11 @@ def test_the_plan_is_near_the_dense_optimum_and_answers_every_query(
     assert plan.certificate.achieved <= most * best.certificate.achieved
 
 
-def test_auto_ends_with_a_plan_over_tables_that_is_near_its_bound(small_is_large: None) -> None:
-    """Before, `residuals` and `joint` were tried after it, which could gain a thousandth at most."""
+def test_auto_ends_with_a_plan_at_its_bound(small_is_large: None) -> None:
     schema = Schema(a=range(9), b=range(8), c=range(9))
     crossed = [Prefix("a") * Marginal("b"), Prefix("b") * Marginal("c"), AllRanges("a") * Marginal("c")]
     plan = design(assemble(crossed, schema), GDP(1))
-    assert plan.method == "dense" and plan.tried == ()
-    assert plan.certificate.gap <= 5e-3
+    assert plan.certificate.status == "optimal" and plan.certificate.gap <= 1e-6
 
 
 def request_of(workload: Workload, goal: GDP, **more: object) -> Request:

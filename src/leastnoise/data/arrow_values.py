@@ -85,6 +85,7 @@ _NUMPY_TYPES: dict[int, Any] = {
 
 
 def is_text_type(kind: Any) -> bool:
+    """Whether a type is one of texts."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 

@@ -298,15 +298,10 @@ def measure(
         raise InputError(
             "a plan without a schema is measured on counts, in Python; a table needs a schema", field="plan"
         )
+    format = FileFormat(separator, quote or None, encoding, sheet)
+    unknown = tuple(person_unknown or ())
     asked = _with_options(
-        Spec(
-            schema,
-            (),
-            None,
-            person=person,
-            person_unknown=tuple(person_unknown or ()),
-            format=FileFormat(separator, quote or None, encoding, sheet),
-        ),
+        Spec(schema, (), None, person=person, person_unknown=unknown, format=format),
         None,
         not_counted,
         most_not_counted,
