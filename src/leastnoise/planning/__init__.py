@@ -11,6 +11,7 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     joint           the search behind `joint`
     p_identity      the search behind `p-identity`
     request         what `design` was asked, checked; what earlier plans leave in every cell
+    reduction       cells that no query tells apart, merged before anything is looked at
     one_method      the plan that one method finds
     trials          several methods tried, the best plan kept
     laplace_search  what is tried under Laplace noise, and the best plan refined

@@ -19,7 +19,8 @@ from leastnoise.planning.method_list import FREE_OPERATIONS, SEARCHES, SMALL, in
 from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.patience import SMALL_GAP
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.request import checked_request, over_classes
+from leastnoise.planning.reduction import over_classes
+from leastnoise.planning.request import checked_request
 from leastnoise.planning.trials import Attempt, Trials
 from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Objective, Workload
@@ -94,10 +95,10 @@ def design(
         request = checked_request(
             workload, privacy, objective, options, after, over, tol, time_limit, backend, tell
         )
-        request = over_classes(request)
         has_goal = isinstance(privacy, Goal) or request.spare is not None
         log_step("design started", method=method)
         chosen = None if method == "auto" else method_named(method)
+        request = over_classes(request, chosen)
         plan = _best(request, has_goal) if chosen is None else plan_by(chosen, request, has_goal)
         log_step("design ended", method=plan.method, ended=plan.ended)
         return plan
