@@ -8,11 +8,14 @@ from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.product_requests import refuse_unstructured
 from leastnoise.planning.method import Method, Reasons, Request
 from leastnoise.planning.method_list import FREE_OPERATIONS, SMALL
-from leastnoise.query import Cases, TotalVariance, Where, classes_of
+from leastnoise.query import Cases, TotalVariance, Where, classes_of, states_in
 
 # Cells from which on those that no query tells apart are looked for before anything else; with fewer, methods
 # compare the columns themselves.
 _MANY_CELLS = 20_000
+
+# Of a time limit, the share that looking for classes may take.
+_SHARE_OF_TIME = 0.5
 
 # Of the cells, the share that classes may be: more gain nothing.
 _WORTH_REDUCING = 0.5
@@ -36,7 +39,8 @@ def over_classes(request: Request, method: Method | None = None) -> Request:
         return request
     if not any(isinstance(block.query, Where | Cases) for block in workload.blocks):
         return request
-    classes = classes_of(workload)
+    limit = None if request.time_limit is None else _SHARE_OF_TIME * request.time_limit
+    classes = classes_of(workload, most_states=states_in(limit))
     if classes is None or classes.n > _WORTH_REDUCING * n:
         return request
     over = classes.reduced(workload)
