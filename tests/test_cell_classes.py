@@ -189,6 +189,14 @@ def test_what_the_classes_tell_can_be_asked_afterwards() -> None:
         release.answer(ln.Marginal("age"))
 
 
+def test_methods_are_compared_over_classes() -> None:
+    """Where a method takes no millions of cells, it takes their classes."""
+    table = ln.compare(BATCH, GOAL, methods=["dense", "plain", "eigen"])
+    achieved = {contender.method: contender.achieved for contender in table.contenders}
+    assert None not in achieved.values()
+    assert achieved["dense"] == pytest.approx(ln.design(BATCH, GOAL).certificate.achieved, rel=SOLVER)
+
+
 def test_a_ledger_charges_it_and_an_audit_passes(tmp_path: Path) -> None:
     """The charge is the worst of all classes, exactly."""
     plan = ln.design(BATCH, GOAL)

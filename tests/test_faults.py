@@ -180,7 +180,8 @@ def all_the_way(build: Callable[[], Workload], goal: Callable[[], Any] = lambda:
 
 def measured(given: ln.Plan, source: Any) -> ln.Release:
     with pytest.warns(UnrecordedSpending, match="no ledger records this release"):
-        return ln.measure(given, source)
+        # Where a solver is broken, the plan is one of plain noise.
+        return ln.measure(given, source, accept_gap=10.0)
 
 
 @contextlib.contextmanager

@@ -11,6 +11,7 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     joint           the search behind `joint`
     p_identity      the search behind `p-identity`
     request         what `design` was asked, checked; what earlier plans leave in every cell
+    reduction       cells that no query tells apart, merged before anything is looked at
     one_method      the plan that one method finds
     trials          several methods tried, the best plan kept
     laplace_search  what is tried under Laplace noise, and the best plan refined
@@ -74,6 +75,7 @@ from leastnoise.planning.own_matrix import plan_from
 from leastnoise.planning.plan import Plan, cells_digest
 from leastnoise.planning.plan_file import load_plan, plan_from_parts
 from leastnoise.planning.plan_text import ACCEPTED_GAP, gap_warning, targets_to_text, trials_to_text
+from leastnoise.planning.reduction import over_classes
 from leastnoise.planning.registration import register
 from leastnoise.planning.request import checked_request
 
@@ -109,6 +111,7 @@ __all__ = [
     "n_due",
     "nothing_asked",
     "on_basis",
+    "over_classes",
     "period_labels",
     "plan_by",
     "plan_from",

@@ -167,18 +167,20 @@ class Plan(NotebookValue):
         object.__setattr__(listed, "certificate", self.certificate)
         return listed
 
-    def with_witness(self, witness: Witness | ProductWitness) -> Plan:
+    def with_witness(self, witness: Witness | ProductWitness, claim: Status | None = None) -> Plan:
         """The same plan with other dual weights, such as those of another plan for the same request.
 
         Its certificate is worked out from them; its strategy was checked when the plan was made.
 
         Args:
             witness: the dual weights.
+            claim: another claim; the same unless given.
         """
         proved = object.__new__(Plan)
         for each in fields(self):
             object.__setattr__(proved, each.name, getattr(self, each.name))
         object.__setattr__(proved, "witness", witness)
+        object.__setattr__(proved, "claim", self.claim if claim is None else claim)
         check_fields(proved)
         return proved
 

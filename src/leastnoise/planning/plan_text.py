@@ -128,8 +128,8 @@ def gap_warning(plan: Plan, accepted: float = ACCEPTED_GAP) -> str | None:
     may_be = f"up to {_share(proof.gap)} more" if proof.gap < math.inf else "any amount more"
     more = "" if plan.ended in ("converged", None) else "; a longer time limit may give a better plan"
     return (
-        f"the plan may have {may_be} {proof.unit} than the least possible, and {_share(accepted)} is accepted"
-        f"{more}"
+        f"the plan may have {may_be} {proof.unit} than the least possible, and {100 * accepted:.3g} % is "
+        f"accepted{more}"
     )
 
 

@@ -22,6 +22,7 @@ from leastnoise.bounds import ProductWitness
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.product_requests import product_request, refuse_unstructured
 from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.method_list import SEARCHES, SMALL
@@ -86,6 +87,7 @@ def plan_by_prices(method: Method, request: Request, search: Search) -> Plan | N
     may_price = method.name in _WEIGHING and refuse_unstructured(request) is None
     best: Plan | None = None
     prices: Array | None = None
+    ended: Ended = "exhausted"
     deadline = Deadline.after(request.time_limit)
     for _ in range(MAX_ROUNDS):
         left = deadline.left
@@ -102,13 +104,19 @@ def plan_by_prices(method: Method, request: Request, search: Search) -> Plan | N
             break
         if plan is not None:
             best = plan if best is None else better_of(best, plan)
-        if not may_price or (plan is not None and prices is None) or deadline.is_past:
+        if not may_price or (plan is not None and prices is None):
+            return best
+        if deadline.is_past:
+            ended = "deadline"
             break
         following = _next_prices(found, request, prices)
         if following is None:
-            break
+            return best
         prices = following
-    return best
+    if best is None:
+        return None
+    # The prices may not be the best ones yet.
+    return best.with_trials(best.tried, worst_ending([ended, best.ended or "converged"]))
 
 
 def _with_prices(request: Request, prices: Array) -> Request:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -19,17 +18,7 @@ from leastnoise.planning.method import Request
 from leastnoise.planning.patience import Patience
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
 from leastnoise.privacy import GAUSSIAN, ZCDP, CellCosts, Goal, LeastLoss, shown
-from leastnoise.query import (
-    Cases,
-    Objective,
-    Targets,
-    Where,
-    Workload,
-    check_spanned,
-    check_time,
-    classes_of,
-    default_objective,
-)
+from leastnoise.query import Objective, Targets, Workload, check_spanned, check_time, default_objective
 from leastnoise.solver import BACKENDS, load_backend
 
 # The gap to the proven optimum that is aimed at unless another is asked for.
@@ -101,37 +90,6 @@ def checked_request(
     if request.spare is not None:
         check_spare(workload, goal, request.spare)
     return request
-
-
-# Cells from which on those that no query tells apart are looked for before anything else; with fewer, methods
-# compare the columns themselves.
-_MANY_CELLS = 20_000
-
-# Of the cells, the share that classes may be: more gain nothing.
-_WORTH_REDUCING = 0.5
-
-
-def over_classes(request: Request) -> Request:
-    """The request over classes of cells that no query tells apart, where conditions leave few of many cells.
-
-    Every size that decides which method serves is then the number of classes. Cross tables and ranges of
-    single attributes are left as they are: their methods know them attribute by attribute.
-    """
-    workload, objective = request.workload, request.objective
-    n = workload.shape[1]
-    if n <= _MANY_CELLS or request.used is not None or request.over is not None:
-        return request
-    if getattr(objective, "relative_to", None) is not None:
-        return request
-    if not any(isinstance(block.query, Where | Cases) for block in workload.blocks):
-        return request
-    classes = classes_of(workload)
-    if classes is None or classes.n > _WORTH_REDUCING * n:
-        return request
-    reduced = classes.reduced(workload)
-    if reduced is None:
-        return request
-    return replace(request, workload=reduced, classes=classes, whole=workload)
 
 
 def _check_types(workload: Workload, privacy: Goal | LeastLoss | None) -> None:

@@ -143,8 +143,12 @@ class Trials:
         except DesignError:
             # It misses the targets, or its coefficients cannot be rounded: that is for the methods to say.
             return
-        if self.plans and plan.certificate.achieved >= self.best().certificate.achieved:
-            return
+        if self.plans:
+            best = self.best()
+            if plan.certificate.achieved >= best.certificate.achieved:
+                return
+            # Whether a longer search would reach the optimum is for the search to say that came this far.
+            plan = plan.with_witness(plan.witness, best.claim)
         self.plans.append(plan)
         self._listed.append((method.name, "beaten", plan, ""))
         self._n_plain += 1

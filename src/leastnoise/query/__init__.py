@@ -14,7 +14,7 @@ spanned      whether queries without a target follow from those that have one
 generators   the workloads that the papers draw or enumerate
 """
 
-from leastnoise.query.cell_classes import CellClasses, classes_of
+from leastnoise.query.cell_classes import CellClasses, classes_of, states_in
 from leastnoise.query.due import DueBy, check_time, due_by, due_of_batches, periods_of_cells
 from leastnoise.query.generators import (
     workload_age_pyramid,
@@ -217,6 +217,7 @@ __all__ = [
     "read_code_list",
     "read_code_rows",
     "satisfying",
+    "states_in",
     "term_labels",
     "term_operator",
     "text_of",

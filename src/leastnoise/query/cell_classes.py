@@ -13,7 +13,7 @@ split. The steps are kept: they say of any record, by a look-up for each attribu
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
 
@@ -26,10 +26,12 @@ from leastnoise.query.schema import Schema
 from leastnoise.query.workload import Workload
 
 # Classes, at most, after any attribute.
-MAX_CLASSES = 2**17
+MAX_CLASSES = 2**19
 
-# States of all conditions and classes that are looked at together, at most: 0.5 GB.
-MAX_STATES = 2**27
+# States that are looked at, at most: of every condition, for every pair of a class and a value of the next
+# attribute, over all attributes. A second of one core looks at some STATES_PER_SECOND.
+MAX_STATES = 2.0**29
+STATES_PER_SECOND = 5e7
 
 # Entries of all conditions over merged values, at most.
 MAX_ENTRIES = 2**26
@@ -149,14 +151,26 @@ def over_cells(workload: Workload, cells: Array) -> Workload:
     return Workload(tuple(blocks), None)
 
 
-def classes_of(workload: Workload) -> CellClasses | None:
-    """The classes of a workload's cells; None where they are too many, or nothing is known of attributes."""
-    if workload not in _KNOWN:
-        _KNOWN[workload] = _classes_of(workload)
-    return _KNOWN[workload]
+def states_in(seconds: float | None) -> float:
+    """How many states are looked at in so many seconds of one core; the most there may be without a limit."""
+    return MAX_STATES if seconds is None else min(MAX_STATES, seconds * STATES_PER_SECOND)
 
 
-_KNOWN: WeakKeyDictionary[Workload, CellClasses | None] = WeakKeyDictionary()
+def classes_of(workload: Workload, *, most_states: float = MAX_STATES) -> CellClasses | None:
+    """The classes of a workload's cells; None where they are too many, or nothing is known of attributes.
+
+    Args:
+        most_states: how many states are looked at before it is given up.
+    """
+    found, looked = _KNOWN.get(workload, (None, -1.0))
+    if found is None and looked < most_states:
+        found = _classes_of(workload, most_states)
+        _KNOWN[workload] = found, most_states
+    return found
+
+
+# What was found for a workload, and how many states were looked at for it at most.
+_KNOWN: WeakKeyDictionary[Workload, tuple[CellClasses | None, float]] = WeakKeyDictionary()
 
 
 @dataclass(eq=False)
@@ -196,7 +210,7 @@ def _different(rows: Array) -> tuple[Array, Array]:
     return first, number.reshape(-1)
 
 
-def _classes_of(workload: Workload) -> CellClasses | None:
+def _classes_of(workload: Workload, most_states: float) -> CellClasses | None:
     schema = workload.schema
     if schema is None or workload.shape[0] > MAX_QUERIES or schema.n_cells >= 2**62:
         return None
@@ -206,7 +220,7 @@ def _classes_of(workload: Workload) -> CellClasses | None:
     for block in workload.blocks:
         if not asked.add(block.query):
             return None
-    return _walked(schema, asked)
+    return _walked(schema, asked, most_states)
 
 
 class _Asked:
@@ -280,38 +294,34 @@ class _Asked:
         return found
 
 
-def _walked(schema: Schema, asked: _Asked) -> CellClasses | None:
+def _walked(schema: Schema, asked: _Asked, most_states: float) -> CellClasses | None:
     """The classes after all attributes, one after the other."""
     codes = asked.merged_values()
     first = {name: np.unique(code, return_index=True)[1] for name, code in codes.items()}
     parts = asked.parts(first)
     if parts is None:
         return None
-    of_term = np.array([part.term for part in parts], dtype=np.intp)
+    together = _parts_of_products(parts)
     states = np.zeros((1, len(parts)), dtype=np.int32)
     cells = np.zeros(1, dtype=np.int64)
-    steps = []
+    steps, n_looked = [], 0.0
     for name in schema:
         n_values = len(first[name])
-        n_next = len(states) * n_values
-        if n_next * max(len(parts), 1) > MAX_STATES:
+        n_looked += float(states.size * n_values)
+        if n_looked > most_states:
             return None
-        following = np.repeat(states, n_values, axis=0)
-        for number, part in enumerate(parts):
-            if part.names[:1] == (name,):
-                following[:, number] = part.take()[states[:, number]].reshape(-1)
-        _bury(following, of_term, asked.n_terms)
-        kinds, number_of = _different_states(following)
+        moves = {number: part.take() for number, part in enumerate(parts) if part.names[:1] == (name,)}
+        step = _Step(states, moves, n_values, together)
+        kinds, number_of = step.different()
         if len(kinds) > MAX_CLASSES:
             return None
         at = (cells[:, None] * schema[name].size + first[name]).reshape(-1)
         # The lowest cell of each class stands for it, so that classes have one order.
         lowest = np.full(len(kinds), at.max())
         np.minimum.at(lowest, number_of, at)
-        states, cells = following[kinds], lowest
+        states, cells = step.following(kinds), lowest
         steps.append(number_of.reshape(-1, n_values))
-    is_counted = _alive(states, of_term, asked.n_terms).any(axis=1)
-    kept = np.flatnonzero(is_counted)
+    kept = np.flatnonzero((states != _DEAD).any(axis=1))
     kept = kept[np.argsort(cells[kept], kind="stable")]
     if len(kept) == 0:
         return None
@@ -323,31 +333,64 @@ def _walked(schema: Schema, asked: _Asked) -> CellClasses | None:
     )
 
 
-def _alive(states: Array, of_term: Array, n_terms: int) -> Array:
-    """Which products are not zero for sure, (classes, products)."""
-    found = np.ones((len(states), n_terms), dtype=bool)
-    dead = states == _DEAD
-    for number, term in enumerate(of_term.tolist()):
-        found[:, term] &= ~dead[:, number]
-    return found
+def _parts_of_products(parts: Sequence[_Part]) -> list[list[int]]:
+    """The numbers of the parts of each product that has several."""
+    found: dict[int, list[int]] = {}
+    for number, part in enumerate(parts):
+        found.setdefault(part.term, []).append(number)
+    return [own for own in found.values() if len(own) > 1]
 
 
-def _bury(states: Array, of_term: Array, n_terms: int) -> None:
-    """Where one part of a product is zero, let all of them be: nothing is left to ask of it."""
-    states[~_alive(states, of_term, n_terms)[:, of_term]] = _DEAD
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """What follows every class for every value of an attribute, made some rows at a time.
+
+    Attributes:
+        states: of every part in every class before.
+        moves: for each part that looks at the attribute, the state after it.
+        n_values: merged values of the attribute.
+        together: parts of products that are zero where one of them is.
+    """
+
+    states: Array
+    moves: Mapping[int, Array]
+    n_values: int
+    together: Sequence[Sequence[int]]
+
+    def following(self, rows: Array) -> Array:
+        """The states of all parts after some pairs of a class and a value, by the number of the pair."""
+        before, values = np.divmod(rows, self.n_values)
+        found = self.states[before]
+        for number, move in self.moves.items():
+            found[:, number] = move[found[:, number], values]
+        for own in self.together:
+            # Where one part of a product is zero, nothing is left to ask of the others.
+            is_dead = (found[:, own] == _DEAD).any(axis=1)
+            found[np.ix_(is_dead, own)] = _DEAD
+        return found
+
+    def different(self) -> tuple[Array, Array]:
+        """As `_different` for all rows, by random sums of 64 bits that are then compared with every entry."""
+        n = len(self.states) * self.n_values
+        for seed in range(_TRIES):
+            factors = np.random.default_rng(seed).integers(-(2**62), 2**62, size=self.states.shape[1])
+            sums = np.empty(n, dtype=np.int64)
+            for some in _chunks(n):
+                sums[some] = self.following(some).astype(np.int64) @ factors
+            _, first, number = np.unique(sums, return_index=True, return_inverse=True)
+            number = number.reshape(-1)
+            known = self.following(first)
+            if all((known[number[some]] == self.following(some)).all() for some in _chunks(n)):
+                return first, number
+        return _different(self.following(np.arange(n)))
 
 
-def _different_states(states: Array) -> tuple[Array, Array]:
-    """As `_different`, by random sums of 64 bits that are then compared with every entry."""
-    for seed in range(_TRIES):
-        factors = np.random.default_rng(seed).integers(-(2**62), 2**62, size=max(states.shape[1], 1))
-        with np.errstate(over="ignore"):
-            sums = states.astype(np.int64) @ factors[: states.shape[1]]
-        _, first, number = np.unique(sums, return_index=True, return_inverse=True)
-        number = number.reshape(-1)
-        if (states[first][number] == states).all():
-            return first, number
-    return _different(states)
+# Pairs of a class and a value whose states are made at a time.
+_ROWS = 2**16
+
+
+def _chunks(n: int) -> Iterator[Array]:
+    return (np.arange(start, min(start + _ROWS, n)) for start in range(0, n, _ROWS))
 
 
 def _refines(fine: CellClasses, coarse: CellClasses) -> bool:

@@ -29,6 +29,7 @@ from leastnoise.planning import (
     all_methods,
     checked_request,
     method_named,
+    over_classes,
     plan_from,
     plan_from_search,
 )
@@ -397,6 +398,12 @@ def _contenders(
         LeastnoiseError: if it gives nothing, or depends on data and there are none.
     """
     reason = reasons.why_not(method)
+    if reason is not None:
+        # Of many cells, those that no query tells apart may be few enough.
+        reduced = over_classes(reasons.request, method)
+        if reduced is not reasons.request:
+            reasons = Reasons(reduced)
+            reason = reasons.why_not(method)
     if reason is not None:
         raise MethodError(reason, field="method", given=method.name)
     # Where a method serves, so do its variants.
