@@ -15,7 +15,7 @@ from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.core.progress import Progress
 from leastnoise.privacy import GDP
 from leastnoise.solver import BACKENDS, Columns, Optimum, least_total, load_backend, maps
-from leastnoise.solver.dual import BlockPoint, DualNoise, DualPoint
+from leastnoise.solver.dual import BlockPoint, CurvedPoint, DualNoise
 from leastnoise.strategy import RealStrategy, integer_strategy
 from support import extra, refuses
 from tolerances import ROUNDING, SOLVER
@@ -42,7 +42,7 @@ def problem(seed: int, *, low_rank: bool | None = None) -> Any:
 # The dual function ---------------------------------------------------------------------------
 
 
-def has_right_derivatives(point: DualPoint, R: Any) -> bool:
+def has_right_derivatives(point: CurvedPoint, R: Any) -> bool:
     """F, gradient (of 2F) and Hessian (minus that of 2F) against singular values and differences."""
     q, n = point.q, len(point.q)
     if abs(point.F / nuclear(R, q) - 1) > ROUNDING or abs(q.sum() / point.F - 1) > ROUNDING:
@@ -297,7 +297,7 @@ def full_size_decompositions(R: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many points with all cells the search looks at."""
     seen, evaluate = [], Columns.evaluate
 
-    def counted(cells: Columns, q: Any) -> DualPoint:
+    def counted(cells: Columns, q: Any) -> CurvedPoint:
         seen.append(cells.n)
         return evaluate(cells, q)
 

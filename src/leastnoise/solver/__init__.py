@@ -6,6 +6,8 @@
     descent.py              L-BFGS-B with a deadline
     dual.py                 the dual function of total variance, its gradient and Hessian products
     maps.py                 what it takes weights of cells to: blocks of columns, or of pairs of cells
+    optimum.py              the best of both sides, and what a search ends with
+    quasi_newton.py         the least total where the Hessian is dear or nearly singular
     newton.py               Newton's method for any map, with a bound on both sides at every step
     reweighting.py          sums of standard errors by a sequence of total variances
     rows.py                 queries with caps, as an array or known by what they do
@@ -18,10 +20,10 @@
     ordering.py             the refined privacy ordering
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
-    table_unions.py         dense noise over the tables that products of few of many axes cross
+    table_unions.py         the map of dense noise over tables that products of few of many axes cross
     one_axis.py             all attributes but one asked value by value: a matrix for every block
     weighting.py            the best weights of a given list of queries to measure
-    product_weights.py      the best weights of products of rows, axis by axis
+    product_weights.py      the map of weights of products of rows, axis by axis
     row_blocks.py           products along axes where most weights are zero, block by block
     capped_product_weights.py  the same where every query has a cap
 
@@ -46,19 +48,21 @@ from leastnoise.solver.column_generation import (
 )
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.maps import Columns, Pairs
-from leastnoise.solver.newton import Optimum, least_total
+from leastnoise.solver.newton import least_total
 from leastnoise.solver.one_axis import (
     OneAxisPoint,
     OneAxisProblem,
     least_largest_over_one_axis,
 )
+from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.ordering import refined_profile
-from leastnoise.solver.product_weights import ProductWeights, product_weights, towards_cells, towards_rows
+from leastnoise.solver.product_weights import ProductRows, towards_cells, towards_rows
+from leastnoise.solver.quasi_newton import least_total_by_descent
 from leastnoise.solver.reweighting import MAX_ROUNDS, Reweighting
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
-from leastnoise.solver.table_unions import CrossedTables, TableNoise, least_total_of_tables
+from leastnoise.solver.table_unions import CrossedColumns, CrossedTables
 from leastnoise.solver.weighting import Weighting, optimal_weighting
 
 __all__ = [
@@ -71,6 +75,7 @@ __all__ = [
     "CappedSolution",
     "CappedWeights",
     "Columns",
+    "CrossedColumns",
     "CrossedTables",
     "Generated",
     "ImplicitRows",
@@ -78,14 +83,13 @@ __all__ = [
     "OneAxisProblem",
     "Optimum",
     "Pairs",
-    "ProductWeights",
+    "ProductRows",
     "QueryRows",
     "Reweighting",
     "RowBlocks",
     "Run",
     "SplitSolution",
     "StopDescent",
-    "TableNoise",
     "Weighting",
     "generated_from_both_sides",
     "generated_total",
@@ -94,14 +98,13 @@ __all__ = [
     "least_largest_weights",
     "least_profile",
     "least_total",
+    "least_total_by_descent",
     "least_total_of_many",
     "least_total_of_many_pairs",
-    "least_total_of_tables",
     "least_total_over_all",
     "load_backend",
     "minimise_smooth",
     "optimal_weighting",
-    "product_weights",
     "refined_profile",
     "total_within",
     "total_within_caps",

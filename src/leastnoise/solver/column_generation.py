@@ -28,7 +28,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.capped import Run, least_total_by_path
 from leastnoise.solver.maps import Pairs
-from leastnoise.solver.newton import Optimum
+from leastnoise.solver.optimum import Optimum
 
 # Rounds, at most.
 MAX_ROUNDS = 100

@@ -65,15 +65,11 @@ class DualPoint(ABC):
 
     Attributes:
         F: the dual function.
-        spread: the largest d over the least of the same block, which is what rounding is magnified by.
-        n_numbers: how many numbers describe the noise: k(k + 1)/2 for every block.
     """
 
     q: Array  # (n,)
     u: Array  # (n,)
     F: float
-    spread: float
-    n_numbers: int
 
     @property
     def lower_bound(self) -> float:
@@ -93,6 +89,19 @@ class DualPoint(ABC):
     @abstractmethod
     def roots(self) -> list[Any]:
         """A root of the precision of every block."""
+
+
+@dataclass(frozen=True)
+class CurvedPoint(DualPoint):
+    """A point with products of the Hessian.
+
+    Attributes:
+        spread: the largest d over the least of the same block, which is what rounding is magnified by.
+        n_numbers: how many numbers describe the noise: k(k + 1)/2 for every block.
+    """
+
+    spread: float
+    n_numbers: int
 
     @abstractmethod
     def hessian_product(self, v: Array) -> Array:
@@ -188,7 +197,7 @@ class Stack:
 
 
 @dataclass(frozen=True)
-class BlockPoint(DualPoint):
+class BlockPoint(CurvedPoint):
     """The point of blocks R_s diag(q) R_sᵀ.
 
     Attributes:
@@ -333,7 +342,7 @@ class Quadratic(Protocol):
 
 
 @dataclass(frozen=True)
-class QuadraticPoint(DualPoint):
+class QuadraticPoint(CurvedPoint):
     """The point of a block by what it does; `whitened` has columns β_i."""
 
     d: Array  # (k,)

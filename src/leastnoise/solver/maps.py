@@ -4,7 +4,7 @@
                is asked value by value beside a shared axis
     Pairs      R Lap(q) Rᵀ, for records that are replaced
 
-and, in files of their own, `CrossedTables` by passes over tables and `ProductRows` of 1 × 1 blocks. Merging
+and, in files of their own, `CrossedColumns` by passes over tables and `ProductRows` of 1 × 1 blocks. Merging
 cells, scaling columns and leaving some out are ways to prepare the columns of any map.
 
 Replacing a record of cell i by one of cell j changes the answers along r_i − r_j, and by one that is not
@@ -18,7 +18,6 @@ Pairs are numbered as by `list_pairs`: each cell with no cell, then i < j row by
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import cached_property
 from typing import Any, Protocol
@@ -26,17 +25,8 @@ from typing import Any, Protocol
 import numpy as np
 
 from leastnoise.core.backend import NUMPY, Backend
-from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
-from leastnoise.solver.dual import DualPoint, QuadraticPoint, block_point, quadratic_point
-
-# Steps q ← q ∘ u² with which the weights of pairs begin, at most. Near the optimum a step multiplies errors
-# by 1 − 2λ with 0 ≤ λ ≤ ½, because P ≥ 0 and P q = u/2; higher powers overshot.
-_FIRST_STEPS = 30
-
-# The gap at which they end. Prefix sums over 300 cells take 30 of them, each as long as two or three products
-# of a Newton step.
-_FIRST_GAP = 3e-3
+from leastnoise.solver.dual import CurvedPoint, DualPoint, QuadraticPoint, block_point, quadratic_point
 
 # Neighbouring columns whose cosine is at least this are taken as one in the coarser problem.
 _ALIKE = 0.8
@@ -51,8 +41,8 @@ _WEAK = 1e-8
 _ORTHOGONAL = 1e-6
 
 
-class Map(Protocol):
-    """A linear map from weights of n cells to symmetric blocks."""
+class SmoothMap(Protocol):
+    """A linear map from weights of n cells to symmetric blocks, as `least_total_by_descent` needs it."""
 
     @property
     def n(self) -> int:
@@ -65,7 +55,22 @@ class Map(Protocol):
     def evaluate(self, q: Array) -> DualPoint:
         """The dual function at q."""
 
-    def first_weights(self, deadline: Deadline) -> Array:
+
+class Map(Protocol):
+    """The same with products of the Hessian, for Newton's method."""
+
+    @property
+    def n(self) -> int:
+        """How many weights there are."""
+
+    @property
+    def backend(self) -> Backend:
+        """Where the roots of its noise are."""
+
+    def evaluate(self, q: Array) -> CurvedPoint:
+        """The dual function at q."""
+
+    def first_weights(self) -> Array:
         """Weights to begin with, quickly found."""
 
 
@@ -99,7 +104,7 @@ class Columns:
         """How many numbers describe noise: k(k + 1)/2 for every block."""
         return sum(len(R) * (len(R) + 1) // 2 for R in self.blocks)
 
-    def evaluate(self, q: Array) -> DualPoint:
+    def evaluate(self, q: Array) -> CurvedPoint:
         """The dual function at q."""
         return block_point(self._stacks, self._places, q, self.backend)
 
@@ -113,7 +118,7 @@ class Columns:
         """Cells whose columns span every block."""
         return np.unique(np.concatenate([self.backend.pivots(R) for R in self.blocks]))
 
-    def first_weights(self, deadline: Deadline) -> Array:
+    def first_weights(self) -> Array:
         """The diagonal of Σ_s (R_sᵀ R_s)^½."""
         total = np.zeros(self.n)
         for R, lengths in zip(self.blocks, self._lengths, strict=True):
@@ -231,17 +236,9 @@ class Pairs:
         """The same with M R for R."""
         return Pairs(M @ self.R, self.backend, upper=self._upper)
 
-    def first_weights(self, deadline: Deadline) -> Array:
-        """Weights near the optimum, by steps that need one decomposition each."""
-        q = np.ones(self.n)
-        achieved, bound = math.inf, 0.0
-        for _ in range(_FIRST_STEPS):
-            point = self.evaluate(q)
-            achieved, bound = min(achieved, point.achieved), max(bound, point.lower_bound)
-            if achieved <= (1 + _FIRST_GAP) * bound or deadline.is_past:
-                break
-            q = point.q * point.u**2
-        return np.asarray(q)
+    def first_weights(self) -> Array:
+        """Equal ones."""
+        return np.ones(self.n)
 
     def take(self, index: Array) -> Array:
         """Some columns, (k, len(index))."""

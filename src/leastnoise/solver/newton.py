@@ -15,7 +15,7 @@ and the term vanishes at the optimum.
 
 The bound is nearer to the optimum than the noise by a square, because q maximises it.
 So the last step needs no decomposition: once the bound is near enough, the noise of the
-next point to first order is taken (`DualPoint.moved`). The first q is diag V^½, known from
+next point to first order is taken (`CurvedPoint.moved`). The first q is diag V^½, known from
 factors with orthogonal rows. For any others, where neighbouring cells are alike, as along an
 ordered attribute, it comes from the problem with half as many cells.
 """
@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import cast
 
 import numpy as np
@@ -32,10 +31,10 @@ import numpy as np
 from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Deadline, Listener, Watch
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
-from leastnoise.solver.dual import DualNoise, DualPoint
+from leastnoise.solver.dual import CurvedPoint
 from leastnoise.solver.maps import Columns, Map
+from leastnoise.solver.optimum import Best, Optimum
 
 # Newton steps of one search, at most.
 MAX_STEPS = 200
@@ -84,6 +83,14 @@ _COARSE_TOL = 1e-3
 # The optimum of a few cells is sought first where noise is at most this many times half as many numbers.
 _FEW = 1.5
 
+# Steps q ← q ∘ u² with which maps other than columns begin, at most. Near the optimum a step multiplies
+# errors by 1 − 2λ with 0 ≤ λ ≤ ½, because P ≥ 0 and P q = u/2; higher powers overshot.
+_FIRST_STEPS = 30
+
+# The gap at which they end. Prefix sums over all pairs of 300 cells take 30 of them, each as long as two or
+# three products of a Newton step; from weights far from the optimum Newton's method may not get away.
+_FIRST_GAP = 3e-3
+
 # Steps q ← q ∘ u after which the few cells are chosen.
 _WARMING = 5
 
@@ -92,39 +99,6 @@ _ROUNDS = 20
 
 # The model is minimised with its constraints where it has at most this many entries.
 _MODEL_ENTRIES = 2**17
-
-
-@dataclass(frozen=True, eq=False)
-class Optimum:
-    """The best noise found and the proof of how good it is.
-
-    Attributes:
-        roots: for every block its rows β: the strategy, scaled so that the largest profile is 1.
-        q: the dual weights, (n,), which prove the lower bound.
-        achieved, lower_bound: total variance at profile 1, as the solver sees it.
-        has_converged: whether the gap asked for was reached.
-        ended: how the search ended; it may converge above that gap, where no step gains any more.
-    """
-
-    roots: list[Array]
-    q: Array
-    achieved: float
-    lower_bound: float
-    has_converged: bool
-    steps: int
-    seconds: float
-    ended: Ended
-    how: str = "Newton's method"
-
-    @property
-    def root(self) -> Array:
-        """The rows of the first block: all of them where there is one."""
-        return self.roots[0]
-
-    @property
-    def gap(self) -> float:
-        """achieved / lower_bound − 1."""
-        return self.achieved / self.lower_bound - 1
 
 
 def least_total(
@@ -153,54 +127,17 @@ def least_total(
         mapped = cast(Map, cells)
     else:
         mapped = Columns([cells], load_backend(backend) if isinstance(backend, str) else backend)
-    found = _minimise(mapped, tol, watch, start)
-    scale = math.sqrt(float(found.noise.u.max()))
-    roots = []
-    for own in found.noise.roots:
-        root = mapped.backend.numpy(own)
-        root /= scale
-        roots.append(root)
-    return Optimum(
-        roots,
-        found.q,
-        found.noise.achieved,
-        found.lower_bound,
-        found.gap <= tol,
-        found.steps,
-        watch.seconds,
-        found.ended,
-    )
+    return _minimise(mapped, tol, watch, start).optimum(tol, watch, mapped.backend)
 
 
-@dataclass
-class _Best:
-    """The best of both sides so far."""
-
-    noise: DualNoise
-    q: Array
-    lower_bound: float
-    steps: int = 0
-    ended: Ended = "converged"
-
-    @property
-    def gap(self) -> float:
-        return self.noise.achieved / self.lower_bound - 1
-
-    def take(self, noise: DualNoise) -> None:
-        if noise.achieved < self.noise.achieved:
-            self.noise = noise
-
-    def take_bound(self, point: DualPoint) -> None:
-        if point.lower_bound > self.lower_bound:
-            self.q, self.lower_bound = point.q, point.lower_bound
-
-
-def _minimise(cells: Map, tol: float, watch: Watch, start: Array | None = None) -> _Best:
+def _minimise(cells: Map, tol: float, watch: Watch, start: Array | None = None) -> Best:
     """The best noise and weights for a map."""
     deadline = watch.deadline
     q = _first_weights(cells, deadline) if start is None else np.asarray(start, dtype=float)
+    if not isinstance(cells, Columns):
+        q = _approached(cells, q, max(tol, _FIRST_GAP), deadline)
     point = cells.evaluate(np.maximum(q, _LEAST_START * q.max()))
-    best = _Best(point.noise, point.q, point.lower_bound)
+    best = Best.starting(point)
     least_gap, previous, stalled, late = math.inf, math.inf, 0, 0
     while True:
         gap = best.gap
@@ -228,7 +165,7 @@ def _minimise(cells: Map, tol: float, watch: Watch, start: Array | None = None) 
         best.take_bound(point)
 
 
-def _step(cells: Map, point: DualPoint, best: _Best, tol: float, deadline: Deadline) -> DualPoint | None:
+def _step(cells: Map, point: CurvedPoint, best: Best, tol: float, deadline: Deadline) -> CurvedPoint | None:
     """The next point, with a bound no worse, or None where rounding leaves none.
 
     The same point, if its first-order neighbour already closed the gap.
@@ -251,7 +188,7 @@ def _step(cells: Map, point: DualPoint, best: _Best, tol: float, deadline: Deadl
             best.take(noise)
             if best.gap <= tol:
                 return point
-    following: DualPoint | None = None
+    following: CurvedPoint | None = None
     trial: Array | None = first
     while trial is not None:
         candidate = cells.evaluate(np.maximum(trial, _LEAST_ROOT * trial.max()) ** 2)
@@ -268,7 +205,9 @@ def _forcing(gap: float, tol: float) -> float:
     return max(min(_FORCING, gap), 0.1 * tol / gap)
 
 
-def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> Iterator[tuple[Array, float]]:
+def _trials(
+    point: CurvedPoint, r: Array, direction: Array, curvature: Array
+) -> Iterator[tuple[Array, float]]:
     """Values of r to try in turn, each with its share of the full Newton step."""
     # In r, a cell sent to zero would stay there. One whose constraint is violated
     # gets back a share of the weight that would settle it if it were alone.
@@ -304,7 +243,7 @@ def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> I
     yield r * np.sqrt(point.u), 1.0
 
 
-def _towards_model_optimum(point: DualPoint) -> list[tuple[Array, float]]:
+def _towards_model_optimum(point: CurvedPoint) -> list[tuple[Array, float]]:
     """Values of r on the way to the best q of the model, each with its share of it; none if too dear."""
     best = _model_optimum(point)
     if best is None:
@@ -313,7 +252,7 @@ def _towards_model_optimum(point: DualPoint) -> list[tuple[Array, float]]:
     return [(np.sqrt(np.maximum(point.q + t * (best - point.q), floor)), t) for t in _LENGTHS]
 
 
-def _model_optimum(point: DualPoint) -> Array | None:
+def _model_optimum(point: CurvedPoint) -> Array | None:
     """The q ≥ 0 at which the quadratic model in q is least, or None where that is too much work.
 
     P = GᵀG, and F has degree ½ in q, so u = 2 P q, and up to a constant the model Σq' − 2F is
@@ -335,14 +274,14 @@ def _model_optimum(point: DualPoint) -> Array | None:
         return None
 
 
-def _model_gain(point: DualPoint, r: Array) -> float:
+def _model_gain(point: CurvedPoint, r: Array) -> float:
     """What the quadratic model in q promises of going to √q = r."""
     change = r**2 - point.q
     return float((point.u - 1 - 0.5 * point.hessian_product(change)) @ change)
 
 
 def _newton_direction(
-    point: DualPoint, r: Array, curvature: Array, forcing: float, deadline: Deadline
+    point: CurvedPoint, r: Array, curvature: Array, forcing: float, deadline: Deadline
 ) -> Array:
     """The solution of (4 rPr + 2 max(1 − u, 0)) x = −2 r (1 − u), by conjugate gradients."""
     damping = 2 * np.maximum(1 - point.u, 0)
@@ -367,12 +306,24 @@ def _first_weights(cells: Map, deadline: Deadline) -> Array:
     Of columns in order, the optimum of a coarser problem; where directions are few, that of a few cells.
     """
     if not isinstance(cells, Columns):
-        return cells.first_weights(deadline)
+        return cells.first_weights()
     halves = cells.halves()
     if halves is not None:
         return _refined(_minimise(cells.merged(*halves), _COARSE_TOL, Watch(deadline)).q, *halves)
-    q = cells.first_weights(deadline)
+    q = cells.first_weights()
     return _weights_of_few(cells, q, deadline) if 2 * cells.n_numbers <= _FEW * cells.n else q
+
+
+def _approached(cells: Map, q: Array, tol: float, deadline: Deadline) -> Array:
+    """Weights nearer to the optimum, by steps that need one evaluation each."""
+    achieved, bound = math.inf, 0.0
+    for _ in range(_FIRST_STEPS):
+        point = cells.evaluate(q)
+        achieved, bound = min(achieved, point.achieved), max(bound, point.lower_bound)
+        if achieved <= (1 + tol) * bound or deadline.is_past:
+            break
+        q = point.q * point.u**2
+    return q
 
 
 def _weights_of_few(cells: Columns, q: Array, deadline: Deadline) -> Array:

@@ -23,6 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from leastnoise.bounds import whole_axis_work
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.resources import seconds_for
@@ -65,8 +66,9 @@ def serves(request: Request, question: ProductRequest) -> bool:
     left = request.deadline.left
     if left is None or not request.is_promised:
         return True
-    work = first * float(shared.ranks @ shared.ranks) * shared.products.sizes[shared.axis]
-    return seconds_for(work) <= left
+    size = shared.products.sizes[shared.axis]
+    work = first * float(shared.ranks @ shared.ranks) * size
+    return seconds_for(work + whole_axis_work(size, len(shared.ranks))) <= left
 
 
 def is_smaller(request: Request, question: ProductRequest) -> bool:

@@ -22,6 +22,7 @@ from leastnoise.planning.oblique.tied_axes import tied
 from leastnoise.query import AxisRows, Lattice, Products
 
 # Numbers of all matrices over the shared axis together, at most: a gigabyte with what is made from them.
+# Three sets over 45 by 45 values have 12 million and take 40 s on one core.
 MOST_NUMBERS = 2**24
 
 # Combinations of values of the shared axis, at most.
