@@ -252,6 +252,10 @@ class Trials:
         Raises:
             DesignError: as `best`.
         """
+        unweighted = next((error for error in self.failed if error.field == "weight"), None)
+        if unweighted is not None and len(self.plans) == self._n_plain:
+            # Plain noise would answer a query of no weight too; how well is for whoever asked to say.
+            raise unweighted
         best = self.best()
         if len(self._listed) == 1:
             return best
