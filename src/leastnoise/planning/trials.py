@@ -252,9 +252,14 @@ class Trials:
         Raises:
             DesignError: as `best`.
         """
+        unweighted = next((error for error in self.failed if error.field == "weight"), None)
+        if unweighted is not None and len(self.plans) == self._n_plain:
+            # Plain noise would answer a query of no weight too; how well is for whoever asked to say.
+            raise unweighted
         best = self.best()
         if len(self._listed) == 1:
-            return best
+            # Plain noise alone: nothing that searches serves.
+            return best.with_trials((), "exhausted") if self._n_plain and not self.is_settled else best
         proof = max(self.plans, key=lambda plan: plan.certificate.lower_bound)
         is_better = proof.certificate.lower_bound > best.certificate.lower_bound * (1 + _SAME_BOUND)
         proved = best.with_witness(proof.witness) if is_better else best

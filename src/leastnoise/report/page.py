@@ -143,11 +143,11 @@ def _status(plan: Plan) -> tuple[str, str]:
         return f"proof (gap {certificate.gap:.1e})", "optimal"
     if certificate.status == "heuristic":
         return f"proof (gap {certificate.gap:.1%})", "heuristic"
-    if certificate.gap > ACCEPTED_GAP:
-        # Nothing to be proud of, and not to be read as if it were.
-        return "above the best possible, perhaps", f"up to {share_above(certificate.gap)}"
     # Nothing need have been stopped: some methods end with a gap, however long they are given.
     cut = "" if plan.ended in ("converged", None) else ", the search cut short"
+    if certificate.gap > ACCEPTED_GAP:
+        # Nothing to be proud of, and not to be read as if it were.
+        return f"above the best possible, perhaps{cut}", f"up to {share_above(certificate.gap)}"
     return f"of the best possible, proved{cut}", f"within {share_above(certificate.gap)}"
 
 
