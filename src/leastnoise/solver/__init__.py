@@ -21,7 +21,7 @@
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
     table_unions.py         the map of dense noise over tables that products of few of many axes cross
-    one_axis.py             all attributes but one asked value by value: a matrix for every block
+    one_axis.py             the least largest variance of very many rows over one axis
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the map of weights of products of rows, axis by axis
     row_blocks.py           products along axes where most weights are zero, block by block

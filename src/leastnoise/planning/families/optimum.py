@@ -35,6 +35,7 @@ from leastnoise.planning.families.shared_products import (
     SharedProducts,
     free_axes,
     root_of,
+    root_of_rows,
     shared_products,
 )
 from leastnoise.planning.method import Request, SearchResult
@@ -47,6 +48,12 @@ from leastnoise.strategy import AxisForm, BlockProposal, centred_form, identity_
 # Operations of the search before it can first end, for each number of the matrices and each value.
 _FIRST = 2.0 * 30
 
+# Numbers of the rows of all blocks, at most, in units of those of the matrices.
+_HELD = 4.0
+
+# Operations, at most, a minute or two.
+_MOST_WORK = 5e12
+
 # The same where variances have caps.
 _FIRST_CAPPED = 2.0 * 300
 
@@ -56,19 +63,24 @@ def serves(request: Request, question: ProductRequest) -> bool:
     if request.privacy.relation.replaces:
         return False
     shared = shared_products(request, question.products)
-    if shared is None or float(shared.ranks @ shared.ranks) > MOST_NUMBERS:
+    if shared is None:
         return False
-    first = _FIRST
+    size, first, weights = shared.products.sizes[shared.axis], _FIRST, question.weights
     if question.caps is not None:
         if not serves_caps(request, shared, question.caps):
             return False
-        first = _FIRST_CAPPED
+        first, weights = _FIRST_CAPPED, np.ones(len(weights))
+    kinds, counts = shared.asked(weights)
+    # What is measured in every block is held.
+    held = float(shared.ranks(kinds, counts).sum()) * size
+    if question.caps is None:
+        counts = counts[:, _alike(counts)[0]]
+    ranks = shared.ranks(kinds, counts)
+    work = first * float(ranks @ ranks) * size + whole_axis_work(size, len(ranks))
+    if max(float(ranks @ ranks), held / _HELD) > MOST_NUMBERS or work > _MOST_WORK:
+        return False
     left = request.deadline.left
-    if left is None or not request.is_promised:
-        return True
-    size = shared.products.sizes[shared.axis]
-    work = first * float(shared.ranks @ shared.ranks) * size
-    return seconds_for(work + whole_axis_work(size, len(shared.ranks))) <= left
+    return left is None or not request.is_promised or seconds_for(work) <= left
 
 
 def is_smaller(request: Request, question: ProductRequest) -> bool:
@@ -111,18 +123,41 @@ def _least_total(
     if (weights == 0).any() and first_not_spanned(request.workload, request.objective) is None:
         weights = with_small_weights(weights, table_sizes(question.products))
     n = shared.products.sizes[shared.axis]
-    blocks = [root_of(H[np.ix_(used, used)]) for H in shared.grams(weights)]
+    kinds, counts = shared.asked(weights)
+    # Blocks that are multiples of one another are one as large as all of them, c² + d² … by (c + d + …)².
+    first, group = _alike(counts)
+    sizes = np.sqrt(counts.sum(axis=0))
+    together = np.bincount(group, sizes)
+    blocks = []
+    for number, place in enumerate(first.tolist()):
+        if together[number] > 0:
+            R = root_of_rows(kinds, counts[:, place].tolist())[:, used]
+            blocks.append(R * (together[number] / sizes[place]))
     found = least_total(
         Columns(blocks), tol=request.tol / 2, time_limit=watch.deadline.left, progress=watch.listener
     )
+    # Where products without weight are alone in a block, nothing is asked of it.
+    of_group = np.cumsum(together > 0) - 1
     roots = []
-    for own in found.roots:
-        root = np.zeros((len(own), n))
-        root[:, used] = own
+    for own, size in zip(group.tolist(), sizes.tolist(), strict=True):
+        part = found.roots[of_group[own]] if size > 0 else np.zeros((0, len(used)))
+        root = np.zeros((len(part), n))
+        root[:, used] = part * math.sqrt(size / together[own]) if size > 0 else part
         roots.append(root)
     q = np.zeros(n)
     q[used] = found.q
     return SharedNoise(q, [], roots, found.steps, found.ended)
+
+
+def _alike(counts: Array) -> tuple[Array, Array]:
+    """The first of the blocks that are multiples of one another, and which of these each block is."""
+    shares = np.round(counts / np.maximum(counts.sum(axis=0), np.finfo(float).tiny), _DIGITS)
+    _, first, group = np.unique(shares, axis=1, return_index=True, return_inverse=True)
+    return first, group.reshape(-1)
+
+
+# Shares of what blocks ask that agree to this many decimal digits are one.
+_DIGITS = 13
 
 
 def _alone(shared: SharedProducts, a: int, request: Request) -> tuple[AxisForm, Array]:

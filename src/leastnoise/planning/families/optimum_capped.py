@@ -33,7 +33,10 @@ from leastnoise.solver import (
 from leastnoise.solver.rows import DenseRows
 
 # Numbers of the rows with caps in all blocks together, at most.
-_MOST_ROW_NUMBERS = 2**24
+_MOST_ROW_NUMBERS = 2**26
+
+# Sets of other attributes, at most: each is decomposed by itself.
+_MOST_SETS = 128
 
 # Rows with caps and combinations of values of Z together, at most: a matrix over all that bind is factored.
 _MOST_WEIGHTS = 6_000
@@ -58,8 +61,9 @@ def serves_caps(request: Request, shared: SharedProducts, caps: Array) -> bool:
 
 def _are_few(shared: SharedProducts, caps: Array, most: int) -> bool:
     n_rows = sum(shared.kind(int(j)).n_rows for j in np.flatnonzero(np.isfinite(caps)))
-    is_few = n_rows + shared.products.sizes[shared.axis] <= most
-    return is_few and n_rows * float(shared.ranks.sum()) <= _MOST_ROW_NUMBERS
+    n_sets = shared.lattice[1].shape[1]
+    is_few = n_rows + shared.products.sizes[shared.axis] <= most and n_sets <= _MOST_SETS
+    return is_few and n_rows * n_sets * shared.products.sizes[shared.axis] <= _MOST_ROW_NUMBERS
 
 
 def _goes_by_fixed_point(request: Request, shared: SharedProducts, caps: Array) -> bool:

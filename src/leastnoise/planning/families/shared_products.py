@@ -6,6 +6,7 @@ See `optimum`, which has a matrix over Z for every set of the other attributes.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -66,33 +67,37 @@ class SharedProducts:
             else self.products.kinds[axis][asked]
         )
 
-    @cached_property
-    def ranks(self) -> Array:
-        """How many rows the matrix of every block has, at most."""
+    def asked(self, weights: Array) -> tuple[list[AxisRows], Array]:
+        """What products ask of Z, and how much each of it counts in every block, (kinds, sets).
+
+        Args:
+            weights: of the queries of every product.
+        """
         _, A = self.lattice
-        n = self.products.sizes[self.axis]
-        kinds = [(self.axis in term.places, self.kind(j)) for j, term in enumerate(self.products.terms)]
-        distinct = {id(kind) if is_asked else -1: kind.n_rows for is_asked, kind in kinds}
-        of_kind = {key: np.zeros(A.shape[1], dtype=bool) for key in distinct}
-        for j, (is_asked, kind) in enumerate(kinds):
-            of_kind[id(kind) if is_asked else -1] |= A[j] > 0
-        rows = sum(n_rows * of_kind[key].astype(float) for key, n_rows in distinct.items())
-        return np.minimum(rows, float(n))
+        numbers: dict[int, int] = {}
+        kinds: list[AxisRows] = []
+        counts: list[Array] = []
+        for j, weight in enumerate(weights.tolist()):
+            kind, term = self.kind(j), self.products.terms[j]
+            number = numbers.setdefault(id(kind) if self.axis in term.places else -1, len(kinds))
+            if number == len(kinds):
+                kinds.append(kind)
+                counts.append(np.zeros(A.shape[1]))
+            counts[number] += weight * term.n_rows / kind.n_rows * A[j]
+        return kinds, np.array(counts)
 
     def grams(self, weights: Array) -> list[Array]:
         """H_s of every block for weights of the queries of every product."""
-        _, A = self.lattice
-        of_kind: dict[int, AxisRows] = {}
-        summed: dict[int, Array] = {}
-        for j, weight in enumerate(weights.tolist()):
-            kind, term = self.kind(j), self.products.terms[j]
-            key = id(kind) if self.axis in term.places else -1
-            of_kind[key] = kind
-            summed[key] = summed.get(key, 0.0) + weight * term.n_rows / kind.n_rows * A[j]
+        kinds, counts = self.asked(weights)
         return [
-            np.asarray(sum(summed[key][number] * of_kind[key].gram for key in of_kind), dtype=float)
-            for number in range(A.shape[1])
+            np.asarray(sum(c * kind.gram for c, kind in zip(own, kinds, strict=True)), dtype=float)
+            for own in counts.T.tolist()
         ]
+
+    def ranks(self, kinds: Sequence[AxisRows], counts: Array) -> Array:
+        """How many rows the matrix of every block has, at most."""
+        rows = np.array([float(kind.n_rows) for kind in kinds])
+        return np.minimum(rows @ (counts > 0), float(self.products.sizes[self.axis]))
 
     @cached_property
     def used(self) -> Array:
@@ -149,6 +154,18 @@ def root_of(H: Array) -> Array:
     squares, vectors = linalg.eigh(H, check_finite=False, driver="evd")
     kept = squares > _WEAK * max(float(squares[-1]), 0.0)
     return np.asarray((vectors[:, kept] * np.sqrt(squares[kept])).T)
+
+
+def root_of_rows(kinds: Sequence[AxisRows], counts: Sequence[float]) -> Array:
+    """R of full rank with RᵀR = Σ counts · WᵀW: of the rows themselves where they are few."""
+    counted = [(c, kind) for c, kind in zip(counts, kinds, strict=True) if c > 0]
+    n = kinds[0].operator.shape[1]
+    if 2 * sum(kind.n_rows for _, kind in counted) > n:
+        return root_of(np.asarray(sum(c * kind.gram for c, kind in counted), dtype=float))
+    rows = np.vstack([math.sqrt(c) * kind.operator.dense() for c, kind in counted])
+    _, values, turn = np.linalg.svd(rows, full_matrices=False)
+    kept = values**2 > _WEAK * values[0] ** 2
+    return np.asarray(values[kept, None] * turn[kept])
 
 
 # Directions of a block below this share of the strongest are rounding.
