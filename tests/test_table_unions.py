@@ -149,7 +149,7 @@ def test_auto_ends_with_a_plan_over_tables_that_is_near_its_bound(small_is_large
     schema = Schema(a=range(9), b=range(8), c=range(9))
     crossed = [Prefix("a") * Marginal("b"), Prefix("b") * Marginal("c"), AllRanges("a") * Prefix("c")]
     plan = design(assemble(crossed, schema), GDP(1))
-    assert plan.method == "dense" and plan.tried == ()
+    assert plan.method == "dense" and {trial.name for trial in plan.tried} == {"plain", "dense"}
     assert plan.certificate.gap <= 5e-3
 
 
