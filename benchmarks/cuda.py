@@ -36,11 +36,11 @@ class Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def eigh(self, symmetric: Any) -> tuple[Any, Any]:
+    def eigh(self, symmetric: Any, **how: Any) -> tuple[Any, Any]:
         """The inner backend's, timed."""
         self._wait()
         started = time.perf_counter()
-        answer = self._inner.eigh(symmetric)
+        answer = self._inner.eigh(symmetric, **how)
         self._wait()
         self.seconds += time.perf_counter() - started
         self.count += symmetric.shape[0] == self.size
