@@ -115,6 +115,37 @@ def blocks(n: int, seed: int = 0) -> ln.Workload:
     return ln.assemble(queries, schema)
 
 
+def kinds(n: int, seed: int = 0) -> ln.Workload:
+    """Running sums, ranges, groups and values of n and 30 values, crossed with three other attributes."""
+    schema = ln.Schema(a=range(n), b=range(30), c=range(20), d=range(2), e=range(8))
+    groups = ln.Ranges("b", [(10 * i, 10 * i + 9) for i in range(3)])
+    queries = [
+        ln.Prefix("a") * ln.Marginal("d"),
+        ln.Marginal("a") * ln.Marginal("e"),
+        ln.AllRanges("a"),
+        ln.Marginal("a") * ln.Prefix("b"),
+        ln.Marginal("b", "d", "e"),
+        groups * ln.Marginal("d", "e"),
+        ln.Total(),
+    ]
+    return ln.assemble(queries, schema)
+
+
+def monthly(n: int, seed: int = 0) -> ln.Workload:
+    """n months of cases: tables of region, sex, age and income, a mean, and months within a target."""
+    schema = ln.Schema(
+        month=range(n), region=range(4), sex=("F", "M"), age=range(7), income=range(5), value=range(31)
+    )
+    queries = [
+        ln.Marginal("month", "region"),
+        ln.Marginal("month", "sex"),
+        ln.Marginal("age", "income"),
+        ln.Mean("value", by=("age",)),
+        ln.Marginal("month").having(within=(2.8, 0.95)),
+    ]
+    return ln.assemble(queries, schema)
+
+
 @dataclass(frozen=True)
 class Row:
     """A workload, its sizes, and the gap that is asked of it, in per cent."""
@@ -131,6 +162,8 @@ ROWS = {
     "quadtree": Row(quadtree, (64, 256), 0.1),
     "strips3": Row(strips3, (32, 64, 128), 1.0),
     "census": Row(census, (489_984,), 2.0),
+    "kinds": Row(kinds, (40,), 1e-4),
+    "monthly": Row(monthly, (60,), 1e-4),
     "blocks": Row(blocks, (8,), 2.0, is_random=True),
 }
 
