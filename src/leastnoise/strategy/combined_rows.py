@@ -23,10 +23,12 @@ from leastnoise.core.merged_cells import Cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, Selected, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
-from leastnoise.query import InventedRecords, Workload
+from leastnoise.query import InventedRecords, Workload, due_of_batches, periods_of_cells
+from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.longest_column import longest_column
-from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
+from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, spreads_of
+from leastnoise.strategy.periods import is_late, last_columns
 from leastnoise.strategy.query_columns import MANY_DIRECTIONS, QueryColumns, column_blocks, query_columns
 from leastnoise.strategy.rounding import rounded_triangle
 
@@ -151,6 +153,23 @@ class CombinedRows(Measured):
         every = np.zeros(self.n_cells, dtype=object)
         every[self._cells.used] = np.array(costs, dtype=object)[self._cells.kind]
         return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in every)
+
+    def parts(self) -> Sequence[MeasuredPart]:
+        return [MeasuredPart(None, (self._form,), cells=self._cells)]
+
+    @cached_property
+    def _form(self) -> AxisForm:
+        """The rows over the kinds of cells, as the form of one axis of these."""
+        d = self._columns.shape[1]
+        self._require_writable(d)
+        columns = self._columns.take(np.arange(d)).astype(np.int64)
+        return AxisForm("whole", d, exact.as_integers(exact.product(self.coefficients, columns)))
+
+    def apply(self, x: Array) -> Array:
+        return np.asarray(self._triangle @ self.queries.apply(x))
+
+    def adjoint(self, y: Array) -> Array:
+        return self.queries.adjoint(self._triangle.T @ y)
 
     def dense(self) -> Array:
         self._require_writable()
@@ -321,6 +340,27 @@ class CombinedRows(Measured):
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
         raise DesignError("combinations of queries are measured with Gaussian noise only", field="noise")
 
+    def last_periods(self, workload: Workload, over: str) -> Array:
+        assert workload.schema is not None
+        periods = periods_of_cells(workload.schema, over)
+        ends = np.concatenate([last_columns(block, periods) for _, block in row_blocks(self.queries)])
+        return last_columns(self.coefficients, ends)
+
+    def through(self, workload: Workload, over: str, period: int) -> CombinedRows:
+        kept = np.flatnonzero(self.last_periods(workload, over) <= period)
+        return CombinedRows(
+            self.coefficients[np.ix_(kept, kept)],
+            Selected(self.queries, kept),
+            self.positions[kept],
+            scale=self.scale,
+            noise=self.noise,
+            neighbours=self.neighbours,
+        )
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        due = np.concatenate(due_of_batches(workload, over))
+        return not is_late(self._gains(workload.operator), due, self.last_periods(workload, over))
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {"kind": "combined"}, {
             "combined": self.positions.astype(np.int64),
@@ -342,6 +382,10 @@ class CombinedProposal:
         self.coefficients, self.workload = coefficients, workload
         self.positions, self.longest = positions, longest
 
+    def in_time(self, workload: Workload, over: str) -> CombinedProposal:
+        """The same: queries are proposed from the last that is due to the first."""
+        return self
+
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> CombinedRows:
         """The integer strategy that measures this within a privacy goal.
 
@@ -351,16 +395,18 @@ class CombinedProposal:
         """
         assert spare is None, "combinations of queries give every cell the same budget"
         C = rounded_triangle(self.coefficients, self.longest, goal, tol)
-        bare = combined_rows(C, self.workload, self.positions, 1, goal.noise, goal.neighbours)
+        bare = combined_rows(
+            C, self.workload, self.positions, scale=1, noise=goal.noise, neighbours=goal.neighbours
+        )
         strategy = bare.with_scale(least_scale(bare, goal))
         check_spent(strategy, goal, None)
         return strategy
 
 
 def combined_rows(
-    C: Array, workload: Workload, positions: Array, scale: int, noise: str, neighbours: str
+    C: Array, workload: Workload, positions: Array, *, scale: int, noise: str, neighbours: str
 ) -> CombinedRows:
     """Combinations of some queries of a workload."""
-    all_of_them = len(positions) == workload.shape[0]
+    all_of_them = np.array_equal(positions, np.arange(workload.shape[0]))
     queries = workload.operator if all_of_them else Selected(workload.operator, positions)
     return CombinedRows(C, queries, positions, scale=scale, noise=noise, neighbours=neighbours)

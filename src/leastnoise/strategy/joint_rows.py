@@ -44,12 +44,15 @@ from leastnoise.query import (
     Workload,
     axes_from_plain,
     axes_to_plain,
+    in_axis_order,
     in_schema_order,
     products_of,
 )
-from leastnoise.strategy.measured import CountTables, Measured, Spread
-from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
-from leastnoise.strategy.structured.integer_blocks import cross_tables
+from leastnoise.strategy.axis_form import AxisForm, form_from_parts
+from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread
+from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
+from leastnoise.strategy.stored import starts_of
+from leastnoise.strategy.structured.integer_blocks import cross_tables, number_of_cell, tables_asked
 
 
 class JointRows(Measured):
@@ -154,6 +157,11 @@ class JointRows(Measured):
         return self.neighbours.change_cost(int(self.costs.max()), self.noise)
 
     @property
+    def costliest_cell(self) -> int:
+        worst = np.unravel_index(int(np.argmax(self.costs)), self.costs.shape)
+        return number_of_cell(self.axes, [int(value) for value in worst])
+
+    @property
     def column_costs(self) -> tuple[int, ...]:
         self._require_listable()
         costs = in_schema_order(self.axes, self.costs.reshape(-1))
@@ -163,12 +171,36 @@ class JointRows(Measured):
 
     def exact_answers(self, tables: CountTables) -> Array:
         self.require_measurable()
+        return self._through_rows(np.arange(len(self.multipliers)), tables)
+
+    def _through_rows(self, rows: Array, tables: CountTables) -> Array:
+        """The exact answers of all products with some rows of the first axis, in order."""
         every = tuple(range(len(self.axes)))
         table = next(iter(cross_tables(self.axes, [every], tables)))
-        answers = exact.products_along_axes([self._rows(a) for a in every], table).reshape(-1)
-        return np.asarray(
-            answers[self._measured] * self.multipliers.reshape(-1).astype(object)[self._measured]
-        )
+        along = [self._rows(0)[rows], *(self._rows(a) for a in every[1:])]
+        answers = exact.products_along_axes(along, table).reshape(-1)
+        k = self.multipliers[rows].reshape(-1)
+        measured = np.flatnonzero(k != 0)
+        return np.asarray(answers[measured] * k.astype(object)[measured])
+
+    @cached_property
+    def block_starts(self) -> Array:
+        counts = (self.multipliers != 0).reshape(len(self.multipliers), -1).sum(axis=1, dtype=np.int64)
+        # A row of the first axis that has no part in anything is no block of its own.
+        return starts_of(counts[counts > 0])
+
+    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]]:
+        every = tuple(range(len(self.axes)))
+        return tables_asked(self.axes, [every])
+
+    def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
+        """What is measured with some rows of the first axis."""
+        rows = np.flatnonzero((self.multipliers != 0).reshape(len(self.multipliers), -1).any(axis=1))
+        return self._through_rows(rows[first:last], tables)
+
+    def parts(self) -> list[MeasuredPart]:
+        names = tuple(name for axis in self.axes for name in axis.names)
+        return [MeasuredPart(names, self.forms, self.multipliers.reshape(-1))]
 
     def _rows(self, place: int) -> Array:
         rows = self.forms[place].rows
@@ -420,18 +452,55 @@ class JointRows(Measured):
     def error_map(self, workload: Workload) -> Callable[[Array], Array]:
         return partial(self._answers, workload)
 
-    # What cells tell about one another ----------------------------------------------------------------
+    # All cells at once ------------------------------------------------------------------------------
 
-    def information_times(self, cells: Array) -> Array:
-        """AᵀA x/ν for numbers x of all cells, (n,), in the order of the axes; ν is the noise's variance."""
-        values = cells.reshape([axis.size for axis in self.axes])
+    def apply(self, x: Array) -> Array:
+        values = in_axis_order(self.axes, x).reshape([axis.size for axis in self.axes])
         for a in range(len(self.axes)):
             values = _along(self._rows(a).astype(float), values, a)
-        k = self.multipliers.astype(float)
-        values = values * (k / math.sqrt(self.noise_variance)) ** 2
+        return np.asarray((values * self.multipliers.astype(float)).reshape(-1)[self._measured])
+
+    def adjoint(self, y: Array) -> Array:
+        values = np.zeros(self.multipliers.size)
+        values[self._measured] = y
+        values = values.reshape(self.multipliers.shape) * self.multipliers.astype(float)
         for a in range(len(self.axes)):
             values = _along(self._rows(a).T.astype(float), values, a)
-        return np.asarray(values.reshape(-1))
+        return in_schema_order(self.axes, values.reshape(-1))
+
+    # Period by period -------------------------------------------------------------------------------
+
+    def last_periods(self, workload: Workload, over: str) -> Array:
+        place = axis_of_time(self.axes, over)
+        ends = self._ends_along(place).reshape([-1 if a == place else 1 for a in range(len(self.axes))])
+        return np.asarray(np.broadcast_to(ends, self.multipliers.shape).reshape(-1)[self._measured])
+
+    def _ends_along(self, place: int) -> Array:
+        return last_columns(self._rows(place), np.arange(self.axes[place].size))
+
+    def through(self, workload: Workload, over: str, period: int) -> JointRows:
+        place = axis_of_time(self.axes, over)
+        kept = np.flatnonzero(self._ends_along(place) <= period)
+        forms = list(self.forms)
+        forms[place] = AxisForm("whole", self.axes[place].size, self._rows(place)[kept])
+        return JointRows(
+            self.axes,
+            forms,
+            np.take(self.multipliers, kept, axis=place),
+            scale=self.scale,
+            noise=self.noise,
+            neighbours=self.neighbours,
+        )
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        place = axis_of_time(self.axes, over)
+        ends = self._ends_along(place)
+        periods = np.arange(self.axes[place].size)
+        # A sum over all periods is due at the very end.
+        return not any(
+            is_late(self._gain(place, kind.operator), last_columns(kind.operator.dense(), periods), ends)
+            for kind in self.products(workload).kinds[place]
+        )
 
     # Files ------------------------------------------------------------------------------------------
 

@@ -65,6 +65,11 @@ class RowsAsAsked(Strategy):
         names = tuple(workload.names)
         self._keep(bits=bits, names=names, places=tuple(places[workload.rows_of(name)] for name in names))
 
+    @property
+    def is_consistent(self) -> bool:
+        """Never: every query is answered from its own measurement alone."""
+        return False
+
     @cached_property
     def _own_places(self) -> dict[str, Array]:
         return dict(zip(self.names, self.places, strict=True))
@@ -176,6 +181,10 @@ class QueryProposal:
     """Every query of a workload with whole coefficients, as it is asked."""
 
     workload: Workload
+
+    def in_time(self, workload: Workload, over: str) -> QueryProposal:
+        """The same: a query can be measured when it is due."""
+        return self
 
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> RowsAsAsked:
         """The queries with the least noise that a privacy goal allows, the same for each.

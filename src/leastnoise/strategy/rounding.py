@@ -12,8 +12,10 @@ from leastnoise.core.decompositions import triangle_inverse_norm
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
+from leastnoise.query import Workload
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.integer_rows import Strategy
+from leastnoise.strategy.time_order import in_time_order
 
 # Rounding may change the noise by about this relative amount; the gap asked by
 # default is a hundred times larger.
@@ -54,6 +56,11 @@ class RealStrategy:
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Strategy:
         """The integer strategy that measures this within a privacy goal; see `integer_strategy`."""
         return integer_strategy(self, goal, tol=tol, spare=spare)
+
+    def in_time(self, workload: Workload, over: str) -> RealStrategy:
+        """The same proposal with rows that can be measured period by period; see `in_time_order`."""
+        found = in_time_order(self.coefficients, self.basis, workload, over)
+        return RealStrategy(found.coefficients, found.basis, found.cells, is_backwards=True)
 
 
 def integer_strategy(

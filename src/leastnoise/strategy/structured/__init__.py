@@ -2,12 +2,12 @@
 
 A module imports only modules that stand above it here:
 
-    axis_form        how one axis is measured
     axis_rounding    real rows of one axis rounded to integers
     integer_blocks   which blocks there are, what one record changes in them, and what they measure, exactly
     view             a workload as a structured strategy sees it
+    axis_tables      cross tables over sets of axes
+    gram             what blocks say about all cells
     reconstruction   from noisy blocks to answers
-    stored           noisy integers that are kept on a disk, read when needed
     accuracy         how accurate answers are
     blocks           the strategy: independent blocks, each a product over the axes
     tables           weighted tables of some axes, plain or of rows of full rank

@@ -21,7 +21,7 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.decompositions import triangle_inverse_norm, triangle_of
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form
+from leastnoise.strategy.axis_form import AxisForm, centred_form
 
 # A centre has at least this many bits. Fewer would move the residual rows.
 _MIN_CENTRE_BITS = 12

@@ -57,9 +57,18 @@ from leastnoise.query import (
     one_factor_each,
     products_of,
 )
-from leastnoise.strategy.measured import CountTables, Measured, Spread
+from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.measured import AnswerPieces, CountTables, Measured, MeasuredPart, Spread
+from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
+from leastnoise.strategy.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured import accuracy, integer_blocks
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.gram import (
+    BlockOfAxes,
+    ComponentCovariance,
+    ProductGram,
+    adjoint_applied,
+    applied,
+)
 from leastnoise.strategy.structured.integer_blocks import (
     Columns,
     ProductBlock,
@@ -68,8 +77,10 @@ from leastnoise.strategy.structured.integer_blocks import (
     check_centres,
     check_forms,
     chosen_forms,
+    number_of_cell,
 )
 from leastnoise.strategy.structured.reconstruction import (
+    Components,
     components_of,
     gain_norms,
     gains,
@@ -78,7 +89,6 @@ from leastnoise.strategy.structured.reconstruction import (
     term_values,
     workload_values,
 )
-from leastnoise.strategy.structured.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured.view import View
 
 # Products that take more numbers than this are checked row by row.
@@ -227,6 +237,19 @@ class Structured(Measured):
         """The columns of what is measured along each axis, one of which a record meets."""
         return [[self.measured_form(form) for form in own] for own in self.forms]
 
+    @cached_property
+    def costliest_cell(self) -> int:
+        """One axis at a time, the others staying, each step takes the value that costs most."""
+        costs = self._record_costs
+        values = [0] * len(self.axes)
+        for _ in range(2):
+            for a, axis in enumerate(self.axes):
+                # Where no matrix is held, all values cost the same.
+                if any(form.rows is not None for form in self.forms[a]):
+                    found = [costs.of_cell([*values[:a], i, *values[a + 1 :]]) for i in range(axis.size)]
+                    values[a] = found.index(max(found))
+        return number_of_cell(self.axes, values)
+
     @property
     def column_costs(self) -> tuple[int, ...]:
         self._require_listable()
@@ -259,6 +282,62 @@ class Structured(Measured):
     def block_starts(self) -> Array:
         """The first of every block's integers, and after them how many there are."""
         return starts_of(np.array([math.prod(shape) for shape in self.block_shapes], dtype=np.int64))
+
+    def parts(self) -> list[MeasuredPart]:
+        found = []
+        for block in self.blocks:
+            forms = self.block_forms(block)
+            names = tuple(name for a in forms for name in self.axes[a].names)
+            measured = tuple(self.measured_form(form) for form in forms.values())
+            found.append(MeasuredPart(names, measured, block.multiplier))
+        return found
+
+    # All cells at once ------------------------------------------------------------------------------
+
+    def apply(self, x: Array) -> Array:
+        return applied(self.axes, self._blocks_of_axes, x)
+
+    def adjoint(self, y: Array) -> Array:
+        return adjoint_applied(self.axes, self._blocks_of_axes, y)
+
+    @property
+    def _blocks_of_axes(self) -> list[BlockOfAxes]:
+        found = []
+        for block in self.blocks:
+            measured = {a: self.measured_form(form) for a, form in self.block_forms(block).items()}
+            found.append(BlockOfAxes(measured, float(block.multiplier)))
+        return found
+
+    def product_gram(self) -> ProductGram:
+        components = []
+        for number, variance in enumerate(self.component_variances.tolist()):
+            inside = self.component_forms(number)
+            outside = [a for a in range(len(self.axes)) if a not in inside]
+            shares = {a: self._share(a, tuple(inside)) for a in outside}
+            components.append(ComponentCovariance(variance, inside, shares))
+        return ProductGram(
+            self.axes,
+            self._blocks_of_axes,
+            self.noise_variance,
+            components,
+            is_spanned=lambda: self._is_each_set_spanned,
+        )
+
+    def _share(self, place: int, held: AxisSet) -> Array:
+        """g/(1ᵀg) of an axis that a component adds up; alike for all values where it has no centre."""
+        share = None
+        if self.forms[place]:
+            share = self.centre_form(place, tuple(a for a in held if a not in self.whole)).share
+        size = self.axes[place].size
+        return np.full(size, 1 / size) if share is None else share
+
+    @cached_property
+    def _is_each_set_spanned(self) -> bool:
+        """Whether one block alone determines all residuals of every set of split axes that is measured."""
+        view, term = self._known_cells(partly=False)
+        split = {a for a, own in enumerate(self.forms) if own and own[0].is_split}
+        found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
+        return found >= set(self.places)
 
     def _axis_sets(self, blocks: Sequence[ProductBlock]) -> list[AxisSet]:
         return [tuple(self.block_forms(block)) for block in blocks]
@@ -306,21 +385,29 @@ class Structured(Measured):
         """
         return all(len(blocks) == 1 for blocks in self.places.values())
 
-    @cached_property
-    def is_each_set_spanned(self) -> bool:
-        """Whether one block alone determines all residuals of every set of split axes that is measured."""
-        view, term = self._known_cells(partly=False)
-        split = {a for a, own in enumerate(self.forms) if own and own[0].is_split}
-        found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
-        return found >= set(self.places)
-
-    def answers_of(self, workload: Workload, measurements: Array | StoredIntegers) -> Array:
-        if isinstance(measurements, StoredIntegers):
-            known = self.stored_components(measurements)
-            return workload_values(self.view(workload), known, (workload.shape[0], 1))[:, 0]
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return self._answers(workload, measurements[:, None])[:, 0]
 
-    def stored_components(self, measurements: StoredIntegers) -> StoredComponents:
+    def stored_answers(self, workload: Workload, measurements: StoredIntegers) -> Array:
+        known = self._stored_components(measurements)
+        return workload_values(self.view(workload), known, (workload.shape[0], 1))[:, 0]
+
+    def answer_pieces(self, workload: Workload, measurements: Array | StoredIntegers) -> AnswerPieces:
+        view = self.view(workload)
+        if isinstance(measurements, StoredIntegers):
+            known: Components = self._stored_components(measurements)
+        else:
+            known = self._components(measurements[:, None])
+
+        def answered(product: int, start: int, stop: int) -> tuple[Array, Array]:
+            term = view.products.terms[product]
+            assert (term.start, term.start + term.n_rows) == (start, stop)
+            variances = np.broadcast_to(accuracy.product_variances(view, product), term.n_rows)
+            return labelled_values(view, term, known, 1)[:, 0], variances
+
+        return answered
+
+    def _stored_components(self, measurements: StoredIntegers) -> StoredComponents:
         """What is known of every component, each (rows of its axes..., 1), read when it is asked for."""
         return StoredComponents(
             self.n_components, lambda number: self._stored_component(number, measurements)
@@ -335,10 +422,6 @@ class Structured(Measured):
         start, stop = self.block_starts[number : number + 2].tolist()
         y = measurements.between(start, stop)[:, None]
         return components_of([self.blocks[number]], [self.block_shapes[number]], y)[0]
-
-    def components(self, measurements: Array) -> list[Array]:
-        """What is known of every component, each (rows of its axes..., 1), from integers in memory."""
-        return self._components(measurements[:, None])
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
@@ -462,6 +545,69 @@ class Structured(Measured):
 
     def _gains(self, view: View, term: ProductTerm, shown: tuple[int, ...]) -> Iterator[Array]:
         return gains(self.blocks, self.block_shapes, view, term, shown)
+
+    # Period by period -------------------------------------------------------------------------------
+
+    def last_periods(self, workload: Workload, over: str) -> Array:
+        place = self._axis_of_time(over)
+        ends = []
+        for block, shape in zip(self.blocks, self.block_shapes, strict=True):
+            forms = self.block_forms(block)
+            position = list(forms).index(place)
+            along = [-1 if i == position else 1 for i in range(len(shape))]
+            ends.append(np.broadcast_to(self._ends_of(forms[place]).reshape(along), shape).reshape(-1))
+        return np.concatenate(ends)
+
+    def through(self, workload: Workload, over: str, period: int) -> Structured:
+        place = self._axis_of_time(over)
+        forms = [list(own) for own in self.forms]
+        forms[place] = [
+            AxisForm("whole", form.size, form.entries()[self._ends_of(form) <= period])
+            for form in self.forms[place]
+        ]
+        number = self.whole.index(place)
+        kept = [
+            block for block in self.blocks if forms[place][block.whole[number] if block.whole else 0].n_rows
+        ]
+        return Structured(
+            self.axes,
+            forms,
+            kept,
+            scale=self.scale,
+            noise=self.noise,
+            neighbours=self.neighbours,
+            centres=self.centres,
+            order=self.order,
+        )
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        """Block by block: what products ask of time, from the rows of the form in each block."""
+        place = self._axis_of_time(over)
+        view = self.view(workload)
+        known: dict[tuple[AxisForm, int | None], bool] = {}
+        for term in view.products.terms:
+            kind = dict(zip(term.places, term.kinds, strict=True)).get(place)
+            if kind is None:
+                # Due at the very end.
+                continue
+            for piece in view.pieces(term):
+                form = piece.inside[place]
+                if (form, kind) not in known:
+                    W = view.products.kinds[place][kind].operator.dense()
+                    due = last_columns(W, np.arange(form.size))
+                    known[form, kind] = not is_late(form.gain(W), due, self._ends_of(form))
+        return all(known.values())
+
+    def _axis_of_time(self, over: str) -> int:
+        """The place of the axis that is time, which is whole."""
+        place = axis_of_time(self.axes, over)
+        if place not in self.whole:
+            raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
+        return place
+
+    @staticmethod
+    def _ends_of(form: AxisForm) -> Array:
+        return last_columns(form.entries(), np.arange(form.size))
 
     # Files ------------------------------------------------------------------------------------------
 

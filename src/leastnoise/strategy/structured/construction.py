@@ -20,10 +20,10 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
-from leastnoise.query import Axis, AxisSet, axes_from_plain
+from leastnoise.query import Axis, AxisSet, Workload, axes_from_plain
+from leastnoise.strategy.axis_form import AxisForm, form_from_parts
 from leastnoise.strategy.budget import check_spent, least_scale
 from leastnoise.strategy.rounding import bits_for_scale, finer_bits
-from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
@@ -90,6 +90,10 @@ class BlockProposal:
         strategy = bare.with_scale(least_scale(bare, goal, spare))
         check_spent(strategy, goal, spare)
         return strategy
+
+    def in_time(self, workload: Workload, over: str) -> BlockProposal:
+        """The same: blocks of products are proposed in the order of time."""
+        return self
 
     @property
     def _whole_forms(self) -> tuple[tuple[int, ...], ...]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array, require_room
 from leastnoise.query import InventedRecords, ProductTerm
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.view import ComponentPart, View
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from leastnoise.core.operators import AllOnes, Array, Identity, Operator, column_chunks
 from leastnoise.query import Axis, AxisRows, AxisSet, Lattice, Products, ProductTerm
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.axis_form import AxisForm
 
 # W G of an axis beyond this many entries is not held: G and W are applied one after the other.
 _MAX_GAIN = 2**24
