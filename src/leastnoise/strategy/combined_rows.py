@@ -31,6 +31,7 @@ from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Sp
 from leastnoise.strategy.periods import is_late, last_columns
 from leastnoise.strategy.query_columns import MANY_DIRECTIONS, QueryColumns, column_blocks, query_columns
 from leastnoise.strategy.rounding import rounded_triangle
+from leastnoise.strategy.time_order import spanning_in_order
 
 # What a record of each cell spends is listed up to this many cells.
 _MAX_LISTED = 2**17
@@ -246,7 +247,7 @@ class CombinedRows(Measured):
         Q, triangle = linalg.qr(self._columns.take(self._spanning).T.astype(float), mode="economic")
         return Q, triangle
 
-    def _combinations(self, operator: Operator) -> Array:
+    def combinations(self, operator: Operator) -> Array:
         """L, (m, k), with L B nearest to the rows of an operator on the columns that span all directions."""
         from scipy import linalg
 
@@ -254,11 +255,15 @@ class CombinedRows(Measured):
             if known is operator:
                 return found
         Q, triangle = self._coordinates
-        rows = operator.columns(self._cells.first[self._spanning])
+        rows = self.seen_by_columns(operator)
         found = np.asarray(linalg.solve_triangular(triangle, (rows @ Q).T).T)
         if found.size <= _MAX_KEPT:
             self._last_combinations[:] = [(operator, found)]
         return found
+
+    def seen_by_columns(self, operator: Operator) -> Array:
+        """The rows of an operator on cells whose columns span all directions, (m, a few times k)."""
+        return operator.columns(self._cells.first[self._spanning])
 
     @cached_property
     def _last_combinations(self) -> list[tuple[Operator, Array]]:
@@ -269,13 +274,13 @@ class CombinedRows(Measured):
         """L C⁻¹, (m, k): how the noise on what is measured enters every answer."""
         from scipy import linalg
 
-        return np.asarray(linalg.solve_triangular(self._triangle, self._combinations(operator).T, trans=1).T)
+        return np.asarray(linalg.solve_triangular(self._triangle, self.combinations(operator).T, trans=1).T)
 
     def _within_reach(self, operator: Operator) -> Array:
         """Which rows of an operator are combinations of the queries, (m,) booleans, by random vectors."""
         n = self.n_cells
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n, _PROBES))
-        left = operator.apply(signs) - self._combinations(operator) @ self.queries.apply(signs)
+        left = operator.apply(signs) - self.combinations(operator) @ self.queries.apply(signs)
         lengths = operator.row_norms()
         return np.asarray(np.abs(left).max(axis=1) <= _PROBE_FACTOR * SPAN_TOL * np.maximum(lengths, 1e-300))
 
@@ -326,7 +331,7 @@ class CombinedRows(Measured):
         return np.asarray(self.queries.adjoint(linalg.solve(gram, self._query_estimates(measurements))))
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
-        return np.asarray(self._combinations(workload.operator) @ self._query_estimates(measurements))
+        return np.asarray(self.combinations(workload.operator) @ self._query_estimates(measurements))
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
@@ -383,8 +388,28 @@ class CombinedProposal:
         self.positions, self.longest = positions, longest
 
     def in_time(self, workload: Workload, over: str) -> CombinedProposal:
-        """The same: queries are proposed from the last that is due to the first."""
-        return self
+        """The same proposal with rows that can be measured period by period, as in `time_order`.
+
+        The queries that are combined are taken in the order in which they are due, each unless those before
+        it span it, and listed from the last to the first.
+        """
+        from scipy import linalg
+
+        kept = np.eye(len(self.positions), dtype=np.int64)
+        bare = combined_rows(
+            kept, workload, self.positions, scale=1, noise=str(GAUSSIAN), neighbours=str(ADD_REMOVE)
+        )
+        due = np.concatenate(due_of_batches(workload, over))
+        chosen = spanning_in_order(bare.seen_by_columns(workload.operator), due)
+        if len(chosen) != len(kept):
+            raise DesignError(
+                "the queries cannot be put in the order of time; try another method", field="over", given=over
+            )
+        # W = L B: what is measured on the queries chosen is C L⁻¹.
+        backwards = chosen[::-1]
+        L = bare.combinations(Selected(workload.operator, backwards))
+        C = linalg.qr(linalg.solve(L.T, self.coefficients.T).T, mode="r", check_finite=False)[0]
+        return CombinedProposal(np.triu(C), workload, backwards, self.longest)
 
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> CombinedRows:
         """The integer strategy that measures this within a privacy goal.

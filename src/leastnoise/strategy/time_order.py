@@ -119,13 +119,18 @@ def _not_whole(over: str) -> NotYetError:
 
 def rows_in_order(rows: Array, ends: Array) -> Array:
     """Integer rows that span all, (k, n), in the order of their ends; what others span is left out."""
-    found: list[Array] = [rows[:0]]
+    return rows[spanning_in_order(rows, ends)]
+
+
+def spanning_in_order(rows: Array, ends: Array) -> Array:
+    """Which rows span all, (k,), in the order of their ends; what those before them span is left out."""
+    found: list[Array] = [np.zeros(0, dtype=np.intp)]
     known = np.zeros((rows.shape[1], 0))
     for end in np.unique(ends):
-        own = rows[ends == end]
-        chosen, known = _added(own, known)
+        own = np.flatnonzero(ends == end)
+        chosen, known = _added(rows[own], known)
         found.append(own[chosen])
-    return np.vstack(found)
+    return np.concatenate(found)
 
 
 def _added(rows: Array, known: Array) -> tuple[Array, Array]:
