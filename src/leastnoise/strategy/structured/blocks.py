@@ -32,9 +32,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -55,10 +55,9 @@ from leastnoise.query import (
     axes_to_plain,
     in_schema_order,
     one_factor_each,
-    products_of,
 )
 from leastnoise.strategy.axis_form import AxisForm
-from leastnoise.strategy.measured import AnswerPieces, CountTables, Measured, MeasuredPart, Spread
+from leastnoise.strategy.measured import CountTables, MeasuredPart
 from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
 from leastnoise.strategy.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured import accuracy, integer_blocks
@@ -79,15 +78,15 @@ from leastnoise.strategy.structured.integer_blocks import (
     chosen_forms,
     number_of_cell,
 )
+from leastnoise.strategy.structured.over_axes import OverAxes
 from leastnoise.strategy.structured.reconstruction import (
     Components,
     components_of,
     gain_norms,
     gains,
-    labelled_values,
     noiseless_rows,
+    term_covariances,
     term_values,
-    workload_values,
 )
 from leastnoise.strategy.structured.view import View
 
@@ -95,7 +94,7 @@ from leastnoise.strategy.structured.view import View
 _MAX_CHECKED = 2**16
 
 
-class Structured(Measured):
+class Structured(OverAxes[View]):
     """Integer blocks of products with one scale of noise; see (1).
 
     Args:
@@ -105,12 +104,10 @@ class Structured(Measured):
         order: split axes in the order that histories speak of; rising unless given.
     """
 
-    axes: tuple[Axis, ...]
     forms: tuple[tuple[AxisForm, ...], ...]
     blocks: tuple[ProductBlock, ...]
     centres: dict[tuple[int, AxisSet], int]
     order: tuple[int, ...]
-    _views: WeakKeyDictionary[Workload, View]
 
     def __init__(
         self,
@@ -188,15 +185,6 @@ class Structured(Measured):
     def n_measured(self) -> int:
         return sum(math.prod(shape) for shape in self.block_shapes)
 
-    @property
-    def n_cells(self) -> int:
-        return math.prod(axis.size for axis in self.axes)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many integers are measured, over how many cells."""
-        return self.n_measured, self.n_cells
-
     def dense(self) -> Array:
         """The integer rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries.
 
@@ -257,12 +245,6 @@ class Structured(Measured):
             return (self.sensitivity,) * self.n_cells
         costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
         return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in costs)
-
-    def with_scale(self, scale: int) -> Self:
-        other = super().with_scale(scale)
-        # A view holds variances, which depend on the scale.
-        other._keep(_views=WeakKeyDictionary())
-        return other
 
     # From counts to integers ------------------------------------------------------------------------
 
@@ -360,7 +342,7 @@ class Structured(Measured):
     def estimates(self, measurements: Array) -> Array:
         require_room(self.n_cells, 1, "the estimated cells")
         view, term = self._known_cells(partly=True)
-        values = term_values(view, term, self._components(measurements[:, None]))
+        values = term_values(view, term, self._known(measurements[:, None]))
         table = np.broadcast_to(values, (*term.factor_rows, 1))
         # The values of an axis that is never measured have equal shares.
         shares = math.prod(axis.size for a, axis in enumerate(self.axes) if a not in term.places)
@@ -385,30 +367,7 @@ class Structured(Measured):
         """
         return all(len(blocks) == 1 for blocks in self.places.values())
 
-    def answers_of(self, workload: Workload, measurements: Array) -> Array:
-        return self._answers(workload, measurements[:, None])[:, 0]
-
-    def stored_answers(self, workload: Workload, measurements: StoredIntegers) -> Array:
-        known = self._stored_components(measurements)
-        return workload_values(self.view(workload), known, (workload.shape[0], 1))[:, 0]
-
-    def answer_pieces(self, workload: Workload, measurements: Array | StoredIntegers) -> AnswerPieces:
-        view = self.view(workload)
-        if isinstance(measurements, StoredIntegers):
-            known: Components = self._stored_components(measurements)
-        else:
-            known = self._components(measurements[:, None])
-
-        def answered(product: int, start: int, stop: int) -> tuple[Array, Array]:
-            term = view.products.terms[product]
-            assert (term.start, term.start + term.n_rows) == (start, stop)
-            variances = np.broadcast_to(accuracy.product_variances(view, product), term.n_rows)
-            return labelled_values(view, term, known, 1)[:, 0], variances
-
-        return answered
-
-    def _stored_components(self, measurements: StoredIntegers) -> StoredComponents:
-        """What is known of every component, each (rows of its axes..., 1), read when it is asked for."""
+    def _known_of_stored(self, measurements: StoredIntegers) -> StoredComponents:
         return StoredComponents(
             self.n_components, lambda number: self._stored_component(number, measurements)
         )
@@ -435,7 +394,7 @@ class Structured(Measured):
         known = self._noiseless_components(
             sorted({piece.component for term in small for piece in view.pieces(term)}), records.tables
         )
-        values = {term: labelled_values(view, term, known, 1)[:, 0] for term in small}
+        values = {term: self._labelled_values(view, term, known, 1)[:, 0] for term in small}
         rows = [(term, query - term.start) for term, query in zip(asked, queries, strict=True)]
         alone = iter(noiseless_rows(view, [pair for pair in rows if pair[0] not in values], records))
         return np.array([values[term][row] if term in values else next(alone) for term, row in rows])
@@ -457,17 +416,18 @@ class Structured(Measured):
         found = components_of(blocks, [self.block_shapes[number] for number in numbers], y[:, None])
         return dict(zip(numbers, found, strict=True))
 
-    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
-        return partial(self._answers, workload)
-
-    def _answers(self, workload: Workload, y: Array) -> Array:
-        """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
-        shape = workload.shape[0], y.shape[1]
-        return workload_values(self.view(workload), self._components(y), shape)
-
-    def _components(self, y: Array) -> list[Array]:
+    def _known(self, measurements: Array) -> Sequence[Array]:
         """What is known of every component, each (rows of its axes..., draws)."""
-        return components_of(self.blocks, self.block_shapes, y)
+        return components_of(self.blocks, self.block_shapes, measurements)
+
+    def _term_values(self, view: View, term: ProductTerm, known: Components) -> Array:
+        return term_values(view, term, known)
+
+    def _term_covariances(self, left: View, one: ProductTerm, right: View, other: ProductTerm) -> Array:
+        return term_covariances(left, one, right, other)
+
+    def _new_view(self, products: Products) -> View:
+        return View(self, products)
 
     # Accuracy ---------------------------------------------------------------------------------------
 
@@ -488,46 +448,6 @@ class Structured(Measured):
     def component_forms(self, number: int) -> dict[int, AxisForm]:
         """The axes of a component, whole ones included, and the forms in whose coordinates it is."""
         return self.block_forms(self.blocks[number])
-
-    def can_answer_all(self, workload: Workload) -> bool:
-        return self.first_unanswerable(workload) is None
-
-    def first_unanswerable(self, workload: Workload) -> int | None:
-        products = products_of(workload, self.axes)
-        return 0 if products is None else self.view(workload, products).first_unanswerable
-
-    def distance_of(self, workload: Workload) -> float:
-        return self.view(workload).distance
-
-    def view(self, workload: Workload, products: Products | None = None) -> View:
-        """A workload seen from this strategy, looked at once."""
-        if workload not in self._views:
-            products = products_of(workload, self.axes) if products is None else products
-            if products is None:
-                raise DesignError(
-                    "the strategy cannot answer queries that tie its axes together", field="workload"
-                )
-            self._views[workload] = View(self, products)
-        return self._views[workload]
-
-    def variances_of(self, workload: Workload) -> Array:
-        return accuracy.variances(self.view(workload), workload)
-
-    def covariances_of(self, left: Workload, right: Workload) -> Array:
-        shape = left.shape[0], right.shape[0]
-        return accuracy.covariances(self.view(left), self.view(right), shape)
-
-    def spreads(self, workload: Workload) -> list[Spread]:
-        return accuracy.spreads(self.view(workload), workload)
-
-    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
-        return accuracy.total_variance(self.view(workload), workload, weights)
-
-    def total_stderr(self, workload: Workload, weights: Sequence[Array]) -> float:
-        return accuracy.total_stderr(self.view(workload), workload, weights)
-
-    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        return accuracy.largest_share(self.view(workload), workload, caps)
 
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
         return accuracy.laplace_half_widths(

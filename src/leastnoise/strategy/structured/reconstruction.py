@@ -31,23 +31,6 @@ def components_of(blocks: Sequence[ProductBlock], shapes: Sequence[tuple[int, ..
     return parts
 
 
-def workload_values(view: View, components: Components, shape: tuple[int, int]) -> Array:
-    """The answers to all products of a workload, (m, draws)."""
-    m, draws = shape
-    require_room(m, draws, "the answers")
-    result = np.empty((m, draws))
-    for term in view.products.terms:
-        result[term.start : term.start + term.n_rows] = labelled_values(view, term, components, draws)
-    return result
-
-
-def labelled_values(view: View, term: ProductTerm, components: Components, draws: int) -> Array:
-    """The answers to one product, (n_rows, draws), in the order of its labels."""
-    values = term_values(view, term, components)
-    values = np.broadcast_to(values, (*(k.n_rows for k in view.kinds(term)), draws))
-    return term.in_workload_order(values.reshape(term.n_rows, draws))
-
-
 def noiseless_rows(
     view: View, asked: Sequence[tuple[ProductTerm, int]], records: InventedRecords
 ) -> list[float]:

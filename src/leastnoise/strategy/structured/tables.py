@@ -115,8 +115,8 @@ class WeightedTables(Structured):
             [unit / math.fsum(share for _, share in self._sources[axes]) for axes in self.component_sets]
         )
 
-    def _components(self, y: Array) -> list[Array]:
-        tables = super()._components(y)
+    def _known(self, measurements: Array) -> list[Array]:
+        tables = super()._known(measurements)
         return [self._residual(axes, tables) for axes in self.component_sets]
 
     @property
