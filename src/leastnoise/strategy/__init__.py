@@ -23,6 +23,7 @@ A module imports only modules that stand above it here:
 
     stored          noisy integers that are kept on a disk, read when needed
     axis_form       how one axis is measured
+    grid            the grid of the integers, and what rounding to it may cost
     measured        what every kind of strategy has in common
     periods         when integers and answers are known, where one attribute is time
     laplace_tails   intervals for sums of Laplace noise
@@ -54,6 +55,7 @@ from leastnoise.strategy.combined_rows import (
     CombinedProposal,
     CombinedRows,
 )
+from leastnoise.strategy.grid import GRID_TOLERANCE, LEAST_SCALE_BITS, ROUNDING
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
 from leastnoise.strategy.joint_rows import JointRows, needed_rows
@@ -68,8 +70,6 @@ from leastnoise.strategy.measured import (
 from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked
 from leastnoise.strategy.rounding import (
-    GRID_TOLERANCE,
-    LEAST_SCALE_BITS,
     RealStrategy,
     integer_strategy,
     rounded_rows,
@@ -80,7 +80,6 @@ from leastnoise.strategy.strategy_file import Proposal, strategy_from_parts
 from leastnoise.strategy.structured.axis_rounding import rounded_centre, split_form, whole_form
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.construction import (
-    ROUNDING,
     BlockProposal,
     single_block,
 )

@@ -25,9 +25,9 @@ from leastnoise.core.operators import Array, Operator, Selected, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload, due_of_batches, periods_of_cells
 from leastnoise.strategy.axis_form import AxisForm
-from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.budget import within_goal
 from leastnoise.strategy.longest_column import longest_column
-from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, spreads_of
+from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart
 from leastnoise.strategy.periods import is_late, last_columns
 from leastnoise.strategy.query_columns import MANY_DIRECTIONS, QueryColumns, column_blocks, query_columns
 from leastnoise.strategy.rounding import rounded_triangle
@@ -303,18 +303,6 @@ class CombinedRows(Measured):
         gains = [self._gains(workload.operator) for workload in (left, right)]
         return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
 
-    def spreads(self, workload: Workload) -> list[Spread]:
-        return spreads_of(self.variances_of(workload), workload)
-
-    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
-        w = workload.per_query(weights, "the weights")
-        return float(w @ self.variances_of(workload))
-
-    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        c = workload.per_query(caps, "the caps")
-        with np.errstate(over="ignore"):
-            return float((self.variances_of(workload) / c).max(initial=0))
-
     def _query_estimates(self, measurements: Array) -> Array:
         """C⁻¹ y: the answers to the queries that are combined."""
         from scipy import linalg
@@ -423,9 +411,7 @@ class CombinedProposal:
         bare = combined_rows(
             C, self.workload, self.positions, scale=1, noise=goal.noise, neighbours=goal.neighbours
         )
-        strategy = bare.with_scale(least_scale(bare, goal))
-        check_spent(strategy, goal, None)
-        return strategy
+        return within_goal(bare, goal)
 
 
 def combined_rows(

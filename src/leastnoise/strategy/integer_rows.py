@@ -28,8 +28,6 @@ from leastnoise.strategy.measured import (
     KnownTotal,
     Measured,
     MeasuredPart,
-    Spread,
-    spreads_of,
 )
 from leastnoise.strategy.periods import is_some_late, last_columns
 
@@ -228,9 +226,6 @@ class Strategy(Operator, Measured):
         gains = [workload.operator.apply(self.pseudo_inverse) for workload in (left, right)]
         return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
 
-    def spreads(self, workload: Workload) -> list[Spread]:
-        return spreads_of(self.variances_of(workload), workload)
-
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
         w = workload.per_query(weights, "the weights")
         # In counts, so that squares of weights and scales do not meet.
@@ -248,11 +243,6 @@ class Strategy(Operator, Measured):
                 else:
                     total += float(np.vdot(part, V @ part))
         return total
-
-    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        c = workload.per_query(caps, "the caps")
-        with np.errstate(over="ignore"):
-            return float((self.variances_of(workload) / c).max(initial=0))
 
     def exact_answers(self, tables: CountTables) -> Array:
         return self.answers(tables(None)[0].reshape(-1))

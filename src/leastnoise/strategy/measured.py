@@ -91,20 +91,6 @@ class KnownTotal:
 AnswerPieces = Callable[[int, int, int], tuple[Array, Array]]
 
 
-def spreads_of(variances: Array, workload: Workload) -> list[Spread]:
-    """Standard errors of each batch from the variance of every query."""
-    parts = [variances[workload.rows_of(name)] for name in workload.names]
-    return [
-        Spread(
-            math.sqrt(part.min()),
-            float(np.median(np.sqrt(part))),
-            math.sqrt(part.max()),
-            float(part.mean()),
-        )
-        for part in parts
-    ]
-
-
 class Measured(ABC):
     """Integers that are measured with independent noise of one scale.
 
@@ -239,22 +225,30 @@ class Measured(ABC):
             TooLargeError: if it would not fit.
         """
 
-    @abstractmethod
     def spreads(self, workload: Workload) -> list[Spread]:
         """Standard errors of each batch of a workload, however many queries it has."""
+        variances = self.variances_of(workload)
+        found = []
+        for name in workload.names:
+            part = variances[workload.rows_of(name)]
+            low, high = math.sqrt(part.min()), math.sqrt(part.max())
+            found.append(Spread(low, float(np.median(np.sqrt(part))), high, float(part.mean())))
+        return found
 
-    @abstractmethod
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
         """Σ_j w_j v_j; for every batch its weights, one for all of its queries or one each."""
+        return float(workload.per_query(weights, "the weights") @ self.variances_of(workload))
 
     def total_stderr(self, workload: Workload, weights: Sequence[Array]) -> float:
         """Σ_j w_j √v_j; for every batch its weights, one for all of its queries or one each."""
         w = workload.per_query(weights, "the weights")
         return math.fsum(w * np.sqrt(self.variances_of(workload)))
 
-    @abstractmethod
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
         """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
+        c = workload.per_query(caps, "the caps")
+        with np.errstate(over="ignore"):
+            return float((self.variances_of(workload) / c).max(initial=0))
 
     def require_measurable(self) -> None:
         """Return if what is measured fits in memory.

@@ -8,32 +8,21 @@ from dataclasses import dataclass
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import triangle_inverse_norm
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
 from leastnoise.query import Workload
-from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.budget import within_goal
+from leastnoise.strategy.grid import (
+    GRID_TOLERANCE,
+    bits_for_scale,
+    finer_bits,
+    grid_bits_of_integers,
+    grown,
+    triangle_on_grid,
+)
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.time_order import in_time_order
-
-# Rounding may change the noise by about this relative amount; the gap asked by
-# default is a hundred times larger.
-GRID_TOLERANCE = 1e-8
-
-# With σ (or b) at least 2^28 grid steps, rounding it up to a whole number costs
-# less than 1e-8 of the variance, and rounding the noise to the grid nothing.
-LEAST_SCALE_BITS = 28
-
-# The gap those two are meant for. Where a smaller one is asked for, the grid is finer in proportion.
-_USUAL_GAP = 1e-6
-
-# But by at most this many bits: floats hold no strategy to more digits.
-_MAX_FINER_BITS = 20
-
-
-# Rows rounded at a time, few enough for the caches of a processor.
-_ROWS_AT_A_TIME = 32
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,7 +53,7 @@ class RealStrategy:
 
 
 def integer_strategy(
-    proposal: RealStrategy, goal: Goal, *, tol: float = _USUAL_GAP, spare: CellCosts | None = None
+    proposal: RealStrategy, goal: Goal, *, tol: float = 1e-6, spare: CellCosts | None = None
 ) -> Strategy:
     """The integer strategy that measures a proposal within a privacy goal.
 
@@ -80,7 +69,9 @@ def integer_strategy(
     Raises:
         DesignError: if the proposal is not finite, or rounding would lose a direction.
     """
-    return _scaled_to(goal, rounded_rows(proposal, goal, tol), spare)
+    rows = rounded_rows(proposal, goal, tol)
+    bare = Strategy(rows, scale=1, noise=goal.noise, neighbours=goal.neighbours)
+    return within_goal(bare, goal, spare)
 
 
 def rounded_rows(proposal: RealStrategy, goal: Goal, tol: float) -> Array:
@@ -95,9 +86,7 @@ def rounded_rows(proposal: RealStrategy, goal: Goal, tol: float) -> Array:
             "the strategy found is not finite", field="strategy", remedy="rescale the workload's rows"
         )
     if C.dtype.kind == "i":
-        bits = grid_bits_of_integers(C, goal, tol)
-        is_wide = exact.bit_length(C) + bits > exact.SAFE_BITS
-        scaled = C.astype(object if is_wide else np.int64) << bits
+        scaled = grown(C, grid_bits_of_integers(C, goal, tol))
     else:
         rows_of = C if proposal.basis is None else C @ proposal.basis.astype(float)
         longest = math.sqrt(float(np.einsum("ri,ri->i", rows_of, rows_of).max(initial=0)))
@@ -109,14 +98,6 @@ def rounded_rows(proposal: RealStrategy, goal: Goal, tol: float) -> Array:
     if proposal.is_backwards or proposal.cells is not None:
         scaled = np.ascontiguousarray(scaled[::-1])
     return scaled if scaled.dtype == np.int64 else exact.as_integers(scaled)
-
-
-def _scaled_to(goal: Goal, rows: Array, spare: CellCosts | None) -> Strategy:
-    """Integer rows with the least integer scale that the goal allows."""
-    bare = Strategy(rows, scale=1, noise=goal.noise, neighbours=goal.neighbours)
-    strategy = bare.with_scale(least_scale(bare, goal, spare))
-    check_spent(strategy, goal, spare)
-    return strategy
 
 
 def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
@@ -136,46 +117,6 @@ def rounded_triangle(C: Array, longest: float, goal: Goal, tol: float) -> Array:
         )
     if k == 0:
         return C.astype(object)
-    unit = longest or 1.0
-    if not (np.diag(C) / unit).all():
-        raise DesignError(
-            "the strategy found lost a direction", field="strategy", remedy="rescale the workload's rows"
-        )
-    # Rounding errors E are spread over ±½ step: the relative change of the noise
-    # is about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
-    spread = math.sqrt(k / 12) * unit * triangle_inverse_norm(C)
-    bits = math.ceil(math.log2(max(spread, 1.0) / GRID_TOLERANCE)) + finer_bits(tol)
-    bits = max(bits, bits_for_scale(goal, tol))
-    step = 2.0 ** min(bits, 900)
-    # On an ill-conditioned basis the coefficients are far larger than the columns of C·B.
-    is_wide = max(C.max(), -C.min()) / unit * step >= 2.0**exact.SAFE_BITS
-    if is_wide:
-        grid = np.vectorize(int, otypes=[object])(np.rint(C / unit * step))
-    else:
-        grid = np.empty((k, k), dtype=np.int64)
-        for start in range(0, k, _ROWS_AT_A_TIME):
-            some = slice(start, start + _ROWS_AT_A_TIME)
-            grid[some] = np.rint(C[some] / unit * step)  # a power of two is multiplied exactly
-    if not grid.diagonal().all():
-        raise DesignError(
-            "rounding would lose a direction", field="strategy", remedy="rescale the workload's rows"
-        )
-    return np.asarray(grid)
-
-
-def bits_for_scale(goal: Goal, tol: float) -> int:
-    """Bits of Δ that leave the noise at least LEAST_SCALE_BITS wide, whatever the budget."""
-    budget = goal.budget
-    magnitude = budget.numerator.bit_length() - budget.denominator.bit_length() + 1
-    root = -(-magnitude // goal.noise.power)
-    return max(20, LEAST_SCALE_BITS + root) + finer_bits(tol)
-
-
-def grid_bits_of_integers(C: Array, goal: Goal, tol: float) -> int:
-    """Bits by which integer rows, which need no rounding, grow to make the grid of the noise fine."""
-    return max(bits_for_scale(goal, tol), 30 - exact.bit_length(C))
-
-
-def finer_bits(tol: float) -> int:
-    """Bits by which the grid is finer than usual, for a gap smaller than usual."""
-    return min(math.ceil(math.log2(max(_USUAL_GAP / tol, 1.0))), _MAX_FINER_BITS)
+    return triangle_on_grid(
+        C, longest, GRID_TOLERANCE, least_bits=bits_for_scale(goal, tol), more_bits=finer_bits(tol)
+    )
