@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.query import Workload
 from leastnoise.release import Release, adjust, count_tables
@@ -143,7 +144,7 @@ def test_parts_are_the_rows(name: str) -> None:
             rows = (rows * k.astype(object)[:, None])[k != 0]
         if part.cells is not None:
             rows = part.cells.spread(rows)
-        names = SCHEMA.names if part.names is None else part.names
+        names = SCHEMA.names if part.axes is None else [name for own in part.axes for name in own]
         kept = [name for name in names if SCHEMA[name].size > 1]
         for row in rows:
             shape = [SCHEMA[name].size for name in kept]
@@ -232,6 +233,21 @@ def test_what_is_known_of_the_cells_are_the_rows(name: str) -> None:
         # Every component is known, so that the sum of what they tell alone is no less than what all do.
         P = np.array([products.covariance_times(row) for row in np.eye(strategy.n_cells)])
         assert np.linalg.eigvalsh(P).min() >= -ROUNDING * float(np.abs(P).max())
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_ends_by_a_period_counts_nothing_later(name: str) -> None:
+    strategy = made(name)
+    everyone = ln.assemble([ln.Total()], SCHEMA)
+    periods = np.indices(SCHEMA.shape)[SCHEMA.names.index("age")].reshape(-1)
+    A = strategy.dense().astype(object)
+    is_time = not any(part.axes is not None and ("age",) not in part.axes for part in strategy.parts())
+    if not is_time:
+        with pytest.raises(DesignError):
+            strategy.last_periods(everyone, "age")
+        return
+    ends = [max(periods[np.flatnonzero(row)], default=0) for row in A]
+    assert strategy.last_periods(everyone, "age").tolist() == ends
 
 
 @pytest.mark.parametrize("name", KINDS)

@@ -22,6 +22,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
@@ -137,10 +138,10 @@ def measurements_for_mbi(release: _Released) -> list[Any]:
     noise = math.sqrt(strategy.noise_variance)
     found, start = [], 0
     for part in strategy.parts():
-        clique = schema.names if part.names is None else part.names
+        clique = schema.names if part.axes is None else tuple(chain.from_iterable(part.axes))
         k = part.multipliers
         # Rows over all cells make mbi hold these in one factor.
-        if part.names is None or not isinstance(k, int):
+        if part.axes is None or not isinstance(k, int):
             _require_few_cells(strategy.n_cells)
         largest = k if isinstance(k, int) else int(k.max())
         # In whole numbers: both sides of the quotients may be wider than a float is precise.

@@ -29,7 +29,7 @@ from leastnoise.strategy.measured import (
     Measured,
     MeasuredPart,
 )
-from leastnoise.strategy.periods import is_some_late, last_columns
+from leastnoise.strategy.periods import is_some_late
 
 # The reconstruction treats directions this much weaker than the strongest as absent.
 _RANK_TOL = 1e-11
@@ -315,10 +315,6 @@ class Strategy(Operator, Measured):
                 yield self.gains_of(workload, np.arange(start, min(start + block, m)))
 
         return laplace_tails.half_widths(gains, scale=self.scale, alpha=alpha)
-
-    def last_periods(self, workload: Workload, over: str) -> Array:
-        assert workload.schema is not None
-        return last_columns(self.entries, periods_of_cells(workload.schema, over))
 
     def through(self, workload: Workload, over: str, period: int) -> Strategy:
         rows = self.entries[self.last_periods(workload, over) <= period]

@@ -45,7 +45,6 @@ from leastnoise.query import (
     Workload,
     axes_from_plain,
     axes_to_plain,
-    in_axis_order,
     in_schema_order,
 )
 from leastnoise.strategy.axis_form import AxisForm, form_from_parts
@@ -53,6 +52,7 @@ from leastnoise.strategy.measured import CountTables, MeasuredPart
 from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
 from leastnoise.strategy.stored import starts_of
 from leastnoise.strategy.structured.accuracy import row_shape
+from leastnoise.strategy.structured.gram import BlockOfAxes
 from leastnoise.strategy.structured.integer_blocks import cross_tables, number_of_cell, tables_asked
 from leastnoise.strategy.structured.over_axes import OverAxes
 from leastnoise.strategy.structured.view import distance_of_products
@@ -192,7 +192,7 @@ class JointRows(OverAxes["JointView"]):
         return self._through_rows(rows[first:last], tables)
 
     def parts(self) -> list[MeasuredPart]:
-        names = tuple(name for axis in self.axes for name in axis.names)
+        names = tuple(axis.names for axis in self.axes)
         return [MeasuredPart(names, self.forms, self.multipliers.reshape(-1))]
 
     def _rows(self, place: int) -> Array:
@@ -275,32 +275,16 @@ class JointRows(OverAxes["JointView"]):
 
     # All cells at once ------------------------------------------------------------------------------
 
-    def apply(self, x: Array) -> Array:
-        values = in_axis_order(self.axes, x).reshape([axis.size for axis in self.axes])
-        for a in range(len(self.axes)):
-            values = _along(self._rows(a).astype(float), values, a)
-        return np.asarray((values * self.multipliers.astype(float)).reshape(-1)[self._measured])
-
-    def adjoint(self, y: Array) -> Array:
-        values = np.zeros(self.multipliers.size)
-        values[self._measured] = y
-        values = values.reshape(self.multipliers.shape) * self.multipliers.astype(float)
-        for a in range(len(self.axes)):
-            values = _along(self._rows(a).T.astype(float), values, a)
-        return in_schema_order(self.axes, values.reshape(-1))
+    def _blocks_of_axes(self) -> list[BlockOfAxes]:
+        return [BlockOfAxes(dict(enumerate(self.forms)), self.multipliers.astype(float))]
 
     # Period by period -------------------------------------------------------------------------------
-
-    def last_periods(self, workload: Workload, over: str) -> Array:
-        place = axis_of_time(self.axes, over)
-        ends = self._ends_along(place).reshape([-1 if a == place else 1 for a in range(len(self.axes))])
-        return np.asarray(np.broadcast_to(ends, self.multipliers.shape).reshape(-1)[self._measured])
 
     def _ends_along(self, place: int) -> Array:
         return last_columns(self._rows(place), np.arange(self.axes[place].size))
 
     def through(self, workload: Workload, over: str, period: int) -> JointRows:
-        place = axis_of_time(self.axes, over)
+        place = axis_of_time([axis.names for axis in self.axes], over)
         kept = np.flatnonzero(self._ends_along(place) <= period)
         forms = list(self.forms)
         forms[place] = AxisForm("whole", self.axes[place].size, self._rows(place)[kept])
@@ -314,7 +298,7 @@ class JointRows(OverAxes["JointView"]):
         )
 
     def answers_in_time(self, workload: Workload, over: str) -> bool:
-        place = axis_of_time(self.axes, over)
+        place = axis_of_time([axis.names for axis in self.axes], over)
         ends = self._ends_along(place)
         periods, view = np.arange(self.axes[place].size), self.view(workload)
         # A sum over all periods is due at the very end.

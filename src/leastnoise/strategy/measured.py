@@ -29,8 +29,9 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy import Neighbours, Noise
-from leastnoise.query import InventedRecords, Workload
+from leastnoise.query import InventedRecords, Schema, Workload, periods_of_cells
 from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.periods import axis_of_time, last_columns
 from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
 from leastnoise.strategy.structured.gram import ProductGram
 
@@ -59,17 +60,37 @@ class MeasuredPart(NamedTuple):
     """Integers that are measured together: a matrix for every axis of one cross table, multiplied crosswise.
 
     Attributes:
-        names: the attributes of the cross table; None for the table of all cells.
+        axes: the attributes of each axis of the cross table; None for the table of all cells as one axis.
         forms: the matrix of each of its axes, in order.
         multipliers: for every product of rows, the last axis fastest, what it is multiplied by, 0 where it is
             not measured; or one number for all of them.
         cells: where cells of several kinds are added up first, which those are, and what is measured of them.
     """
 
-    names: tuple[str, ...] | None
+    axes: tuple[tuple[str, ...], ...] | None
     forms: tuple[AxisForm, ...]
     multipliers: int | Array = 1
     cells: Cells | None = None
+
+    def last_periods(self, schema: Schema, over: str) -> Array:
+        """The number of the last period that each of its integers counts.
+
+        Raises:
+            DesignError: if no axis is time alone.
+        """
+        assert self.cells is None, "cells of one kind may be of several periods"
+        if self.axes is None:
+            return last_columns(_rows_of(self.forms[0]), periods_of_cells(schema, over))
+        place = axis_of_time(self.axes, over)
+        shape = [form.n_rows for form in self.forms]
+        ends = last_columns(_rows_of(self.forms[place]), np.arange(self.forms[place].size))
+        ends = ends.reshape([-1 if a == place else 1 for a in range(len(shape))])
+        ends = np.broadcast_to(ends, shape).reshape(-1)
+        return ends if isinstance(self.multipliers, int) else ends[self.multipliers != 0]
+
+
+def _rows_of(form: AxisForm) -> Array:
+    return form.entries() if form.rows is None else form.rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,9 +405,10 @@ class Measured(ABC):
 
     # Period by period -------------------------------------------------------------------------------
 
-    @abstractmethod
     def last_periods(self, workload: Workload, over: str) -> Array:
         """The number of the last period that every integer which is measured counts, (n_measured,)."""
+        assert workload.schema is not None
+        return np.concatenate([part.last_periods(workload.schema, over) for part in self.parts()])
 
     @abstractmethod
     def through(self, workload: Workload, over: str, period: int) -> Measured:

@@ -8,7 +8,7 @@ import numpy as np
 
 from leastnoise.core.errors import DesignError, NotYetError
 from leastnoise.core.operators import Array
-from leastnoise.query import Axis, Workload, due_of_batches
+from leastnoise.query import Workload, due_of_batches
 
 # Coefficients that an answer may take of rows that are measured after it is due, beside its largest one.
 _LATE = 1e-9
@@ -20,13 +20,13 @@ _MOST_LOOKED_AT = 2**36
 _CHUNK = 2**22
 
 
-def axis_of_time(axes: Sequence[Axis], over: str) -> int:
-    """The place of the axis that is time and nothing else.
+def axis_of_time(axes: Sequence[tuple[str, ...]], over: str) -> int:
+    """The place of the axis, each a tuple of attributes, that is time and nothing else.
 
     Raises:
         DesignError: if there is none.
     """
-    place = next((a for a, axis in enumerate(axes) if axis.names == (over,)), None)
+    place = next((a for a, axis in enumerate(axes) if axis == (over,)), None)
     if place is None:
         raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
     return place

@@ -24,16 +24,27 @@ class TermView(Protocol):
     """A workload as a strategy sees it, product by product."""
 
     @property
-    def products(self) -> Products: ...
+    def products(self) -> Products:
+        """The workload's."""
+
     @property
-    def first_unanswerable(self) -> int | None: ...
+    def first_unanswerable(self) -> int | None:
+        """The first row of a product of which some part is not measured; None if there is none."""
+
     @property
-    def distance(self) -> float: ...
+    def distance(self) -> float:
+        """How far the products that are answered lie from those asked, as in `Measured.distance_of`."""
+
     @property
-    def constant_variances(self) -> Array: ...
+    def constant_variances(self) -> Array:
+        """The variance of every product whose rows all have the same; NaN for others."""
+
     @property
-    def variance_sums(self) -> Array: ...
-    def term_variances(self, term: ProductTerm) -> Array: ...
+    def variance_sums(self) -> Array:
+        """The sum of the variances of every product's rows."""
+
+    def term_variances(self, term: ProductTerm) -> Array:
+        """The variances of all rows of a product; axes along which nothing changes have length 1."""
 
 
 # Bounds on Σ|g|, Σg² and max|g|, g being how the measured integers enter each row of a product.

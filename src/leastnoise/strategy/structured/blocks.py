@@ -65,8 +65,6 @@ from leastnoise.strategy.structured.gram import (
     BlockOfAxes,
     ComponentCovariance,
     ProductGram,
-    adjoint_applied,
-    applied,
 )
 from leastnoise.strategy.structured.integer_blocks import (
     Columns,
@@ -269,20 +267,13 @@ class Structured(OverAxes[View]):
         found = []
         for block in self.blocks:
             forms = self.block_forms(block)
-            names = tuple(name for a in forms for name in self.axes[a].names)
+            names = tuple(self.axes[a].names for a in forms)
             measured = tuple(self.measured_form(form) for form in forms.values())
             found.append(MeasuredPart(names, measured, block.multiplier))
         return found
 
     # All cells at once ------------------------------------------------------------------------------
 
-    def apply(self, x: Array) -> Array:
-        return applied(self.axes, self._blocks_of_axes, x)
-
-    def adjoint(self, y: Array) -> Array:
-        return adjoint_applied(self.axes, self._blocks_of_axes, y)
-
-    @property
     def _blocks_of_axes(self) -> list[BlockOfAxes]:
         found = []
         for block in self.blocks:
@@ -299,7 +290,7 @@ class Structured(OverAxes[View]):
             components.append(ComponentCovariance(variance, inside, shares))
         return ProductGram(
             self.axes,
-            self._blocks_of_axes,
+            self._blocks_of_axes(),
             self.noise_variance,
             components,
             is_spanned=lambda: self._is_each_set_spanned,
@@ -468,16 +459,6 @@ class Structured(OverAxes[View]):
 
     # Period by period -------------------------------------------------------------------------------
 
-    def last_periods(self, workload: Workload, over: str) -> Array:
-        place = self._axis_of_time(over)
-        ends = []
-        for block, shape in zip(self.blocks, self.block_shapes, strict=True):
-            forms = self.block_forms(block)
-            position = list(forms).index(place)
-            along = [-1 if i == position else 1 for i in range(len(shape))]
-            ends.append(np.broadcast_to(self._ends_of(forms[place]).reshape(along), shape).reshape(-1))
-        return np.concatenate(ends)
-
     def through(self, workload: Workload, over: str, period: int) -> Structured:
         place = self._axis_of_time(over)
         forms = [list(own) for own in self.forms]
@@ -520,7 +501,7 @@ class Structured(OverAxes[View]):
 
     def _axis_of_time(self, over: str) -> int:
         """The place of the axis that is time, which is whole."""
-        place = axis_of_time(self.axes, over)
+        place = axis_of_time([axis.names for axis in self.axes], over)
         if place not in self.whole:
             raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
         return place

@@ -41,10 +41,14 @@ class GramTerm(NamedTuple):
 
 
 class BlockOfAxes(NamedTuple):
-    """One block: what is measured of each of its axes, rising, and the multiplier."""
+    """One block: what is measured of each of its axes, rising, and the multiplier.
+
+    Attributes:
+        multiplier: one, or one for every product of rows, of which those of zero are not measured.
+    """
 
     forms: Mapping[int, AxisForm]
-    multiplier: float
+    multiplier: float | Array
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,7 +161,8 @@ def applied(axes: Sequence[Axis], blocks: Sequence[BlockOfAxes], x: Array) -> Ar
                 own = along(form.rows.astype(float), own, position)
             elif form.kind == "centred":
                 own = form.size * own - own.sum(axis=position, keepdims=True)
-        parts.append(block.multiplier * own.reshape(-1))
+        own = (block.multiplier * own).reshape(-1)
+        parts.append(own if isinstance(block.multiplier, float) else own[_measured(block.multiplier)])
     return np.concatenate(parts)
 
 
@@ -167,10 +172,12 @@ def adjoint_applied(axes: Sequence[Axis], blocks: Sequence[BlockOfAxes], y: Arra
     spread: dict[AxisSet, Array] = {}
     start = 0
     for block in blocks:
-        shape = tuple(form.n_rows for form in block.forms.values())
-        size = math.prod(shape)
-        own = y[start : start + size].reshape(shape)
-        start += size
+        shape, k = tuple(form.n_rows for form in block.forms.values()), block.multiplier
+        measured = np.arange(math.prod(shape)) if isinstance(k, float) else _measured(k)
+        own = np.zeros(math.prod(shape))
+        own[measured] = y[start : start + len(measured)]
+        start += len(measured)
+        own = k * own.reshape(shape)
         for position, form in enumerate(block.forms.values()):
             if form.rows is not None:
                 own = along(form.rows.T.astype(float), own, position)
@@ -178,10 +185,14 @@ def adjoint_applied(axes: Sequence[Axis], blocks: Sequence[BlockOfAxes], y: Arra
                 own = form.size * own - own.sum(axis=position, keepdims=True)
         names = tuple(block.forms)
         largest = covering[names]
-        part = widened(block.multiplier * own, names, largest)
+        part = widened(own, names, largest)
         sizes = [axes[a].size for a in largest]
         spread[largest] = spread.get(largest, np.zeros(sizes)) + part
     return over_cells(axes, spread)
+
+
+def _measured(multipliers: Array) -> Array:
+    return np.flatnonzero(multipliers.reshape(-1))
 
 
 def over_cells(axes: Sequence[Axis], spread: dict[AxisSet, Array]) -> Array:
@@ -206,6 +217,7 @@ def _terms(blocks: Sequence[BlockOfAxes], noise_variance: float) -> list[GramTer
     for forms, multiplier in blocks:
         centred = [a for a, form in forms.items() if form.kind == "centred"]
         held = {a: form for a, form in forms.items() if form.rows is not None}
+        assert isinstance(multiplier, float), "products of one multiplier each"
         weight = multiplier**2 / noise_variance
         for count in range(len(centred) + 1):
             for added_up in combinations(centred, count):

@@ -22,6 +22,7 @@ from leastnoise.strategy.measured import AnswerPieces, Measured, Spread
 from leastnoise.strategy.stored import StoredIntegers
 from leastnoise.strategy.structured import accuracy
 from leastnoise.strategy.structured.accuracy import TermView
+from leastnoise.strategy.structured.gram import BlockOfAxes, adjoint_applied, applied
 
 V = TypeVar("V", bound=TermView)
 
@@ -55,6 +56,16 @@ class OverAxes(Measured, Generic[V]):
     @abstractmethod
     def _term_covariances(self, left: V, one: ProductTerm, right: V, other: ProductTerm) -> Array:
         """The covariances of the answers to two products, rows with the last axis fastest."""
+
+    @abstractmethod
+    def _blocks_of_axes(self) -> Sequence[BlockOfAxes]:
+        """What is measured in floats, block by block."""
+
+    def apply(self, x: Array) -> Array:
+        return applied(self.axes, self._blocks_of_axes(), x)
+
+    def adjoint(self, y: Array) -> Array:
+        return adjoint_applied(self.axes, self._blocks_of_axes(), y)
 
     @property
     def n_cells(self) -> int:
