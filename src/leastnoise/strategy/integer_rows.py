@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property, partial
 from typing import Any
 
@@ -12,16 +11,14 @@ import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import full_rank_inverse, svd, triangle_inverse
 from leastnoise.core.directed import float_above
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import MAX_MULTIPLIED, AllOnes, Array, Operator, require_room, squared_rows
-from leastnoise.core.resources import threads_for_matrices_of
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload, periods_of_cells
 from leastnoise.strategy import laplace_tails
-from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.axis_form import AxisForm, inverse_and_rank, threads_for_rows
 from leastnoise.strategy.measured import (
     MAX_DENSE_STRATEGY,
     CountTables,
@@ -31,9 +28,6 @@ from leastnoise.strategy.measured import (
 )
 from leastnoise.strategy.periods import is_some_late
 
-# The reconstruction treats directions this much weaker than the strongest as absent.
-_RANK_TOL = 1e-11
-
 # A cell of which a total knows a smaller part than this is not in it.
 _KNOWN_PART = 1e-9
 
@@ -41,9 +35,6 @@ _KNOWN_PART = 1e-9
 # Entries of a strategy, at most, that are all multiplied by invented counts; of a larger one, the columns of
 # the cells that have any.
 _MAX_CHECKED = 2**22
-
-# Entries from which it is worth a millisecond to decide how many threads multiply them.
-_WORTH_DECIDING = 2**18
 
 
 class Strategy(Operator, Measured):
@@ -138,24 +129,7 @@ class Strategy(Operator, Measured):
 
     @cached_property
     def _inverse_and_rank(self) -> tuple[Array, int]:
-
-        A = self._floats
-        r, n = self.shape
-        if r == n and np.count_nonzero(A) == np.count_nonzero(np.diag(A)) == n:
-            return np.diag(1 / np.diag(A)), n
-        if exact.is_full_triangle(self.entries):
-            return triangle_inverse(A), n
-        if exact.is_full_triangle(self.entries.T):
-            return triangle_inverse(A.T).T, n
-        if not A.any():
-            return np.zeros((n, r)), 0
-        with self._threads():
-            quick = full_rank_inverse(A)
-        if quick is not None:
-            return quick, min(r, n)
-        U, s, Vt = svd(A)
-        kept = s > _RANK_TOL * s[0]
-        return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T), int(kept.sum())
+        return inverse_and_rank(self.entries, self._floats)
 
     @property
     def covariance(self) -> Array:
@@ -193,18 +167,13 @@ class Strategy(Operator, Measured):
         """Whether every row of an operator can be answered without bias."""
         if self.is_full_rank:
             return True
-        with self._threads():
+        with threads_for_rows(*self.shape):
             spanning = operator.basis()
             step = max(1, 2**22 // spanning.shape[1])
             return all(
                 self.spans(spanning.rows(np.arange(start, min(start + step, spanning.shape[0])))).all()
                 for start in range(0, spanning.shape[0], step)
             )
-
-    def _threads(self) -> AbstractContextManager[None]:
-        """One thread for few rows over many cells, which wait for each other more than they compute."""
-        r, n = self.shape
-        return threads_for_matrices_of(r) if r * n >= _WORTH_DECIDING else nullcontext()
 
     def can_answer_all(self, workload: Workload) -> bool:
         return self.can_answer(workload.operator)
