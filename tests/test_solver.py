@@ -16,7 +16,7 @@ from leastnoise.core.progress import Progress
 from leastnoise.privacy import GDP
 from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance, newton
 from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
-from leastnoise.strategy import RealStrategy, integer_strategy
+from leastnoise.strategy import RealStrategy
 from support import extra, refuses
 from tolerances import ROUNDING, SOLVER
 
@@ -411,7 +411,7 @@ def test_an_impossible_tolerance_ends_all_the_same() -> None:
 def rounding_cost(R: Any, solution: Solution, tol: float) -> float:
     """By how much the integer strategy exceeds the solution's total variance, at profile 1."""
     C = np.triu(np.linalg.qr(solution.root, mode="r"))
-    strategy = integer_strategy(RealStrategy(C), GDP(1), tol=tol)
+    strategy = RealStrategy(C).measured_within(GDP(1), tol=tol)
     measured = float(np.linalg.norm(R @ strategy.pseudo_inverse) ** 2) * strategy.noise_variance
     return abs(measured / solution.achieved - 1)
 

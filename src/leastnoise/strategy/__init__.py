@@ -71,7 +71,6 @@ from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smalles
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked
 from leastnoise.strategy.rounding import (
     RealStrategy,
-    integer_strategy,
     rounded_rows,
 )
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
@@ -124,7 +123,6 @@ __all__ = [
     "factor_gram",
     "identity_form",
     "integer_basis",
-    "integer_strategy",
     "is_within",
     "joint_form",
     "most_changed",

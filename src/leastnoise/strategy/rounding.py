@@ -43,8 +43,23 @@ class RealStrategy:
     is_backwards: bool = False
 
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Strategy:
-        """The integer strategy that measures this within a privacy goal; see `integer_strategy`."""
-        return integer_strategy(self, goal, tol=tol, spare=spare)
+        """The integer strategy that measures this within a privacy goal.
+
+        Args:
+            tol: the relative gap to the optimum that was asked for; rounding costs far less.
+            spare: what a record of each cell may spend, where earlier plans have used part of the goal.
+
+        Guarantee:
+            spent ≤ the goal's budget per record, or in every cell what is spare there, compared
+            in exact rationals, with the sensitivity taken from the integer rows that are
+            measured. Nothing about the proposal is trusted.
+
+        Raises:
+            DesignError: if the proposal is not finite, or rounding would lose a direction.
+        """
+        rows = rounded_rows(self, goal, tol)
+        bare = Strategy(rows, scale=1, noise=goal.noise, neighbours=goal.neighbours)
+        return within_goal(bare, goal, spare)
 
     def in_time(self, workload: Workload, over: str) -> RealStrategy:
         """The same proposal with rows that can be measured period by period; see `in_time_order`."""
@@ -52,33 +67,11 @@ class RealStrategy:
         return RealStrategy(found.coefficients, found.basis, found.cells, is_backwards=True)
 
 
-def integer_strategy(
-    proposal: RealStrategy, goal: Goal, *, tol: float = 1e-6, spare: CellCosts | None = None
-) -> Strategy:
-    """The integer strategy that measures a proposal within a privacy goal.
-
-    Args:
-        tol: the relative gap to the optimum that was asked for; rounding costs far less.
-        spare: what a record of each cell may spend, where earlier plans have used part of the goal.
-
-    Guarantee:
-        spent ≤ the goal's budget per record, or in every cell what is spare there, compared
-        in exact rationals, with the sensitivity taken from the integer rows that are
-        measured. Nothing about the proposal is trusted.
-
-    Raises:
-        DesignError: if the proposal is not finite, or rounding would lose a direction.
-    """
-    rows = rounded_rows(proposal, goal, tol)
-    bare = Strategy(rows, scale=1, noise=goal.noise, neighbours=goal.neighbours)
-    return within_goal(bare, goal, spare)
-
-
 def rounded_rows(proposal: RealStrategy, goal: Goal, tol: float) -> Array:
     """The rows of a proposal in integers, fine enough for a goal and a relative gap.
 
     Raises:
-        DesignError: as `integer_strategy`.
+        DesignError: if the proposal is not finite, or rounding would lose a direction.
     """
     C = np.asarray(proposal.coefficients)
     if not np.isfinite(C.astype(float, copy=False)).all():
