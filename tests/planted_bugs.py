@@ -815,7 +815,7 @@ BUGS = [
         designs_keep_their_goal,
         "test_strategy.py::test_spent_is_at_most_promised_and_one_less_would_overspend",
         _all_of(
-            _changed(rounding, "least_scale", lambda scale: max(scale - 1, 1)),
+            _changed(budget, "least_scale", lambda scale: max(scale - 1, 1)),
             *(_set(module, "is_within", lambda *_: True) for module in WHERE_BUDGETS_ARE_COMPARED),
         ),
     ),

@@ -20,7 +20,7 @@ from leastnoise.planning.families import optimum
 from leastnoise.release import Release, load_release
 from leastnoise.release.adjusting import least_squares, nonnegative
 from leastnoise.release.adjusting.adjust_progress import AdjustWatch
-from leastnoise.release.adjusting.information import BlockInformation, information_of
+from leastnoise.release.adjusting.information import information_of
 from leastnoise.strategy import Structured
 from tolerances import CHANCE, ROUNDING
 
@@ -134,7 +134,8 @@ def test_answers_made_to_agree_are_of_least_squares() -> None:
     assert distance(A, together.estimates, y) <= together.adjusted.precision <= least_squares.PRECISION
     # A twin that is stopped before it begins is far away.
     information = information_of(release.plan)
-    assert isinstance(information, BlockInformation)
+    products = information.products
+    assert products is not None
     estimates = information.estimates(release.measurements)
     assert distance(A, estimates, y) > 0.1
     linear = information.linear(estimates, release.measurements)
@@ -230,17 +231,16 @@ def test_whole_numbers_of_any_sign_come_from_least_squares() -> None:
 def test_precision_is_estimated_from_the_steps_where_no_block_tells_all() -> None:
     """There λ of (2) is below 1, and to take 1 for it would claim too much."""
     release = measured(plan_of("apart"))
-    strategy = strategy_of(release.plan)
-    assert not strategy.is_each_set_spanned
     information = information_of(release.plan)
-    assert isinstance(information, BlockInformation)
+    products = information.products
+    assert products is not None and not products.is_spanned
     A, y = whitened(release)
     estimates = information.estimates(release.measurements)
     linear = information.linear(estimates, release.measurements)
-    found = least_squares.least_squares_cells(information, estimates, linear, AdjustWatch())
+    found = least_squares.least_squares_cells(products, estimates, linear, AdjustWatch())
     assert distance(A, found.cells, y) <= found.precision
     # The values of P G by a second route, as those of A P Aᵀ.
-    values = np.linalg.eigvalsh(A @ np.array([information.block_covariance(row) for row in A]).T)
+    values = np.linalg.eigvalsh(A @ np.array([products.covariance_times(row) for row in A]).T)
     assert values[values > 1e-9 * values[-1]].min() < 1
 
 
@@ -249,7 +249,8 @@ def test_what_blocks_tell_alone_is_their_covariance() -> None:
     release = measured(plan_of("unasked"))
     strategy = strategy_of(release.plan)
     information = information_of(release.plan)
-    assert isinstance(information, BlockInformation) and strategy.is_each_set_spanned
+    products = information.products
+    assert products is not None and products.is_spanned
     L = np.array([strategy.estimates(row) for row in np.eye(strategy.n_measured)]).T
-    P = np.array([information.block_covariance(row) for row in np.eye(strategy.n_cells)])
+    P = np.array([products.covariance_times(row) for row in np.eye(strategy.n_cells)])
     assert pytest.approx(strategy.noise_variance * L @ L.T, abs=ROUNDING * float(np.abs(P).max())) == P

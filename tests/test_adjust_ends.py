@@ -21,7 +21,7 @@ from leastnoise.core.operators import Array
 from leastnoise.release import AdjustProgress, Release, load_release
 from leastnoise.release.adjusting import adjust_progress as watch
 from leastnoise.release.adjusting import information, interior, nonnegative, rounding
-from leastnoise.release.adjusting.information import BlockInformation, information_of
+from leastnoise.release.adjusting.information import information_of
 from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjustment import adjustment_from_parts
 from support import refuses
@@ -155,7 +155,7 @@ def test_cells_that_are_told_apart_are_found_through_the_inside_where_faces_stal
     """By a factor of G itself; a twin that may take no step inside stays far away."""
     plan = few_answers("248")
     release = measured(plan, heavy_counts(248, 24_800, 3))
-    monkeypatch.setattr(information.DenseInformation, "sums", lambda self: None)
+    monkeypatch.setattr(information.Information, "sums", lambda self: None)
     # Faces stall after one step, before and after.
     for name, value in {
         "_FIRST_NEWTON": 0,
@@ -226,7 +226,7 @@ def test_an_interruption_hands_out_the_best_so_far(
     plan = few_answers("248")
     release = measured(plan, heavy_counts(248, 1_000, 1))
     if way != "inside":
-        monkeypatch.setattr(information.DenseInformation, "sums", lambda self: None)
+        monkeypatch.setattr(information.Information, "sums", lambda self: None)
     if way == "products":
         monkeypatch.setattr(nonnegative, "_MAX_FACTORISED", 0)
     listen, seen = stop_at(3)
@@ -248,7 +248,7 @@ def test_an_interruption_while_answers_are_made_to_agree() -> None:
         ln.Marginal("age", "sex") * ln.Ranges("region", [(0, 7), (8, 15), (16, 23)]),
     ]
     plan = ln.design(ln.assemble(queries, schema), ln.GDP(1), method="residuals")
-    assert isinstance(information_of(plan), BlockInformation)
+    assert information_of(plan).products is not None
     release = measured(plan, heavy_counts(1_440, 5_000))
     cut = adjust(release, nonnegative=False, progress=stop_at(1)[0])
     assert cut.adjusted.ended == "interrupted" and not cut.adjusted.centred

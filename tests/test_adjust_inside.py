@@ -17,7 +17,7 @@ from leastnoise.core.operators import Array
 from leastnoise.release import AdjustProgress, Release, load_release
 from leastnoise.release.adjusting import information, nonnegative
 from leastnoise.release.adjusting.adjust_progress import AdjustWatch
-from leastnoise.release.adjusting.information import BlockInformation, information_of
+from leastnoise.release.adjusting.information import Information, information_of
 from leastnoise.release.adjusting.reduced_sums import MeasuredRows, ReducedSums, SumTerm
 from support import refuses
 from tolerances import ROUNDING
@@ -139,7 +139,7 @@ def test_the_inside_finds_what_faces_find(monkeypatch: pytest.MonkeyPatch) -> No
         release = ln.measure(plan, np.random.default_rng(0).poisson(0.5, 280))
     monkeypatch.setattr(nonnegative, "_MAX_FACTORISED", 0)
     inside = adjust(release)
-    monkeypatch.setattr(BlockInformation, "sums", lambda self: None)
+    monkeypatch.setattr(Information, "sums", lambda self: None)
     faces = adjust(release)
     own = information_of(release.plan)
     apart = inside.estimates - faces.estimates

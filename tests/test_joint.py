@@ -281,15 +281,6 @@ def test_what_a_release_tells_elsewhere_follows_from_the_same_cells() -> None:
     assert np.asarray(adjusted.answers) == pytest.approx(release.answers, abs=1e-3)
 
 
-def test_information_about_cells_is_that_of_the_rows() -> None:
-    strategy = small_plan().strategy
-    assert isinstance(strategy, JointRows)
-    A = strategy.dense().astype(float)
-    h = np.random.default_rng(1).standard_normal(16)
-    expected = A.T @ (A @ h) / strategy.noise_variance
-    np.testing.assert_allclose(strategy.information_times(h), expected, rtol=1e-9)
-
-
 @cache
 def with_targets(n: int) -> ln.Workload:
     along_x, along_y = strips(n).blocks

@@ -31,7 +31,8 @@ from leastnoise.core import random_bits
 from leastnoise.core.errors import LeastnoiseError, UnrecordedSpending
 from leastnoise.core.random_bits import SystemBits
 from leastnoise.release import counts, measuring, noise
-from leastnoise.strategy.structured import axis_form, blocks, integer_blocks, tables
+from leastnoise.strategy import axis_form
+from leastnoise.strategy.structured import blocks, integer_blocks, tables
 
 SCHEMA = ln.Schema(age=range(4), sex=("F", "M"))
 LARGEST = 7_310_533

@@ -45,7 +45,7 @@ from leastnoise.planning import Plan, Request, design, from_covariance, from_row
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import MaxVariance, Schema, Total, TotalVariance, Workload, assemble
 from leastnoise.solver import load_backend
-from leastnoise.strategy import Basis, integer_basis, integer_strategy
+from leastnoise.strategy import Basis, integer_basis
 from support import extra, refuses
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 
@@ -787,12 +787,12 @@ def test_rows_beyond_the_queries_are_measured_too() -> None:
     workload = Workload.from_matrix(W)
     basis = integer_basis(workload)
     A = np.array([[1, 0.5, 0, 0], [0, 0.5, 0.25, 0.25], [0, 0, 0.75, 0.75]])
-    strategy = integer_strategy(from_rows(A, basis), PureDP(1))
+    strategy = from_rows(A, basis).measured_within(PureDP(1), tol=1e-6)
     assert strategy.can_answer(workload.operator)
     entries = strategy.entries.astype(float)
     assert entries / entries.max() == pytest.approx(A, abs=1e-7)
     assert np.linalg.matrix_rank(entries) == 3
-    inside = integer_strategy(from_rows(np.array([[1, 1, 0, 0], [0, 0, 0.3, 0.3]]), basis), PureDP(1))
+    inside = from_rows(np.array([[1, 1, 0, 0], [0, 0, 0.3, 0.3]]), basis).measured_within(PureDP(1), tol=1e-6)
     assert inside.shape == (2, 4)
     with refuses(DesignError, "strategy", ..., "too weak in some direction"):
         from_rows(np.array([[1, 1, 0, 0], [0, 0, 1e-14, 1e-14]]), basis)

@@ -34,6 +34,7 @@ from leastnoise.core.errors import (
     TooLargeError,
 )
 from leastnoise.data import counted_tables, vectorize
+from leastnoise.planning.families import dense
 from leastnoise.privacy import Ledger
 from leastnoise.release import answer_pieces, block_measuring, measuring
 from leastnoise.release.block_folder import BlockFolder
@@ -432,9 +433,10 @@ def test_what_cannot_be_measured_in_blocks_is_refused_before_anything_is_spent(
     table = write_table(folder / "t.csv", records(20, 2))
     with refuses(InputError, "ledger"):
         ln.measure(plan_of(), table, into=folder / "blocks")
-    dense = ln.design(plan_of().workload, ln.GDP(1), method="identity")
+    pure = ln.design(plan_of().workload, ln.PureDP(1), method="identity")
     with refuses(NotYetError, "into"):
-        measured(folder, table, plan=dense)
+        ledger = Ledger(folder / "pure.ledger", dataset="town", limit=ln.PureDP(3))
+        measured(folder, table, ledger, plan=pure)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(block_measuring, "MAX_STRATEGY_BLOCK", 3)
         with refuses(TooLargeError, "workload", 12):
@@ -457,6 +459,36 @@ def test_a_whole_release_and_one_in_blocks_do_not_pass_for_each_other(folder: Pa
         ln.measure(plan_of(), table, ledger=other, release_id="first")
     with refuses(NotYetError, "subject"):
         ln.summarize(ln.load_release(folder / "blocks")).html()
+
+
+@pytest.mark.parametrize("method", ["dense", "queries", "joint", "few queries"])
+def test_plans_of_every_kind_are_measured_into_a_folder(
+    method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, only blocks of products were."""
+    monkeypatch.setattr(measuring, "noise_for", lambda own, n, bits: np.array([0] * n, dtype=object))
+    queries: list[ln.Query] = [ln.Marginal("a0", "a1"), ln.Prefix("a2") * ln.Marginal("a3"), ln.Total()]
+    if method == "few queries":
+        monkeypatch.setattr(dense, "MAX_CELLS", 10)
+        monkeypatch.setattr(dense, "MAX_ROW_ENTRIES", 10)
+        # Marginals with values of two attributes are products, for which there are other methods.
+        queries = [ln.Where(f"a0 <= {i} or a2 >= {i + 1}", name=f"q{i}") for i in range(3)]
+    plan = ln.design(
+        ln.assemble(queries, SCHEMA), ln.GDP(1), method="dense" if method == "few queries" else method
+    )
+    rows = records(60, 5)
+    release = measured(folder, write_table(folder / "t.csv", rows), plan=plan)
+    assert release.is_in_blocks
+    truth = plan.workload.dense() @ np.array(counted_by_loop(rows, SIZES, (0, 1, 2, 3)))
+    np.testing.assert_allclose(release.answers, truth, rtol=0, atol=1e-6 * 60)
+    again = ln.load_release(folder / "blocks")
+    assert np.array_equal(again.answers, release.answers)
+    pieces = list(answer_pieces(again, rows=2))
+    assert len(pieces) > 1
+    np.testing.assert_allclose(np.concatenate([piece["answer"] for piece in pieces]), truth, atol=1e-4)
+    # A plan is one block unless it can be divided: joint ones along their first axis.
+    n_files = len(list((folder / "blocks").glob("*.block")))
+    assert n_files > 1 if method == "joint" else n_files == 1
 
 
 # ------------------------------------------------------------------------------------ files

@@ -16,7 +16,7 @@ from leastnoise.core.progress import Progress
 from leastnoise.privacy import GDP
 from leastnoise.solver import BACKENDS, Columns, Optimum, least_total, load_backend, maps
 from leastnoise.solver.dual import BlockPoint, CurvedPoint, DualNoise
-from leastnoise.strategy import RealStrategy, integer_strategy
+from leastnoise.strategy import RealStrategy
 from support import extra, refuses
 from tolerances import ROUNDING, SOLVER
 
@@ -423,7 +423,7 @@ def test_an_impossible_tolerance_ends_all_the_same() -> None:
 def rounding_cost(R: Any, solution: Optimum, tol: float) -> float:
     """By how much the integer strategy exceeds the solution's total variance, at profile 1."""
     C = np.triu(np.linalg.qr(solution.root, mode="r"))
-    strategy = integer_strategy(RealStrategy(C), GDP(1), tol=tol)
+    strategy = RealStrategy(C).measured_within(GDP(1), tol=tol)
     measured = float(np.linalg.norm(R @ strategy.pseudo_inverse) ** 2) * strategy.noise_variance
     return abs(measured / solution.achieved - 1)
 

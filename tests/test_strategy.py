@@ -12,7 +12,7 @@ import pytest
 from leastnoise.core.errors import DesignError, PrivacyError, TooLargeError
 from leastnoise.core.operators import EveryRange, Identity, Matrix, base
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.strategy import LEAST_SCALE_BITS, RealStrategy, Strategy, integer_strategy
+from leastnoise.strategy import LEAST_SCALE_BITS, RealStrategy, Strategy
 from support import refuses
 from tolerances import ROUNDING, SOLVER
 
@@ -73,7 +73,7 @@ def test_spent_is_at_most_promised_and_one_less_would_overspend(goal: Goal) -> N
     for k in (1, 2, 5):
         promise = with_records(goal, k)
         for proposal in proposals(k):
-            strategy = integer_strategy(proposal, promise)
+            strategy = proposal.measured_within(promise, tol=1e-6)
             assert strategy.sensitivity == sensitivity_by_hand(strategy)
             assert keeps(strategy, promise)
             assert strategy.spent <= budget_of(promise)
@@ -110,13 +110,13 @@ def test_a_wrapped_sensitivity_would_be_noticed() -> None:
 @pytest.mark.parametrize("goal", GOALS, ids=str)
 def test_the_grid_is_fine_whatever_the_budget(goal: Goal) -> None:
     for proposal in proposals(3)[:-1]:
-        assert integer_strategy(proposal, goal).scale >= 2 ** (LEAST_SCALE_BITS - 1)
+        assert proposal.measured_within(goal, tol=1e-6).scale >= 2 ** (LEAST_SCALE_BITS - 1)
 
 
 @pytest.mark.parametrize("goal", [GDP(1e40), GDP(1e-40), PureDP(1e40), PureDP(1e-40)], ids=str)
 def test_goals_beyond_floats_are_refused(goal: Goal) -> None:
     with refuses(DesignError, "privacy", ..., "beyond what can be planned: epsilon or mu per"):
-        integer_strategy(RealStrategy(np.eye(2, dtype=int)), goal)
+        RealStrategy(np.eye(2, dtype=int)).measured_within(goal, tol=1e-6)
 
 
 # Rounding ------------------------------------------------------------------------------------
@@ -156,7 +156,7 @@ def test_rounding_costs_less_than_a_millionth(goal: Goal) -> None:
         basis[:, :k] = np.eye(k)
         C = np.triu(rng.normal(size=(k, k))) + 2 * np.eye(k)
         proposal = RealStrategy(C * 10.0 ** rng.integers(-50, 50), basis)
-        strategy = integer_strategy(proposal, goal)
+        strategy = proposal.measured_within(goal, tol=1e-6)
         W = rng.normal(size=(4, k)) @ basis
         assert rounds_finely(proposal, strategy, goal, W)
         assert strategy.spans(W).all() and strategy.can_answer(Matrix(W))
@@ -166,7 +166,7 @@ def test_rounding_costs_less_than_a_millionth(goal: Goal) -> None:
 
 def test_rounding_keeps_the_row_space_of_an_ill_conditioned_strategy() -> None:
     C = np.triu(np.full((6, 6), -1.0), 1) + np.diag(10.0 ** -np.arange(6))
-    strategy = integer_strategy(RealStrategy(C), GDP(1))
+    strategy = RealStrategy(C).measured_within(GDP(1), tol=1e-6)
     assert np.diag(strategy.entries).all() and strategy.can_answer(Identity(6))
 
 
@@ -175,7 +175,7 @@ def test_coefficients_far_larger_than_the_columns_do_not_overflow() -> None:
     basis = np.array([[2**40, 1], [2**40, 0]])
     C = np.array([[1.0, -1.0], [0.0, 2.0**-40]])
     goal = GDP(2**30)
-    strategy = integer_strategy(RealStrategy(C, basis), goal)
+    strategy = RealStrategy(C, basis).measured_within(goal, tol=1e-6)
     assert keeps(strategy, goal)
     real = C @ basis
     rows = strategy.dense(float)
@@ -185,16 +185,16 @@ def test_coefficients_far_larger_than_the_columns_do_not_overflow() -> None:
 @pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
 def test_a_proposal_that_is_not_finite_is_refused(bad: float) -> None:
     with refuses(DesignError, "strategy", ..., "the strategy found is not finite; rescale"):
-        integer_strategy(RealStrategy(np.array([[bad]])), GDP(1))
+        RealStrategy(np.array([[bad]])).measured_within(GDP(1), tol=1e-6)
 
 
 def test_real_proposals_must_be_triangles_without_lost_directions() -> None:
     with refuses(DesignError, "strategy", ..., "upper triangular square"):
-        integer_strategy(RealStrategy(np.ones((2, 2))), GDP(1))
+        RealStrategy(np.ones((2, 2))).measured_within(GDP(1), tol=1e-6)
     with refuses(DesignError, "strategy", ..., "upper triangular square"):
-        integer_strategy(RealStrategy(np.ones((1, 2))), GDP(1))
+        RealStrategy(np.ones((1, 2))).measured_within(GDP(1), tol=1e-6)
     with refuses(DesignError, "strategy", ..., "lost a direction"):
-        integer_strategy(RealStrategy(np.array([[1.0, 1.0], [0.0, 0.0]])), GDP(1))
+        RealStrategy(np.array([[1.0, 1.0], [0.0, 0.0]])).measured_within(GDP(1), tol=1e-6)
 
 
 # Noise and reconstruction --------------------------------------------------------------------

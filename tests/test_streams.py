@@ -31,6 +31,7 @@ from leastnoise.core.errors import (
     WorkloadError,
 )
 from leastnoise.planning import ends_of_rows, n_due, plan_through
+from leastnoise.planning.families import dense
 from leastnoise.query import due_by, due_of_batches
 from leastnoise.release import load_stream, stored_release
 from support import REFUSAL_CODES, refuses
@@ -123,7 +124,26 @@ def test_the_order_of_time_costs_nothing(seed: int) -> None:
 @pytest.mark.parametrize("method", ["dense", "residuals"])
 @pytest.mark.parametrize("seed", range(25))
 def test_each_period_answers_what_is_due_from_rows_that_have_ended(seed: int, method: str) -> None:
-    plan = planned(seed, method)
+    answers_what_is_due(planned(seed, method), seed)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_few_queries_over_many_cells_are_published_in_time_at_no_loss(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Small workloads take the way of large ones, which had no order of time before."""
+    workload, over = drawn(seed)
+    monkeypatch.setattr(dense, "MAX_CELLS", 1)
+    monkeypatch.setattr(dense, "MAX_ROW_ENTRIES", 1)
+    plain = ln.design(workload, ln.GDP(2), method="dense")
+    plan = ln.design(workload, ln.GDP(2), method="dense", over=over)
+    assert plan.fixed_strategy().to_parts()[0] == {"kind": "combined"}
+    assert plan.certificate.achieved == pytest.approx(plain.certificate.achieved, rel=2e-6)
+    assert plan.fixed_strategy().spent <= 4
+    answers_what_is_due(plan, seed)
+
+
+def answers_what_is_due(plan: ln.Plan, seed: int) -> None:
     rng = np.random.default_rng(seed)
     schema = plan.workload.schema
     assert schema is not None
@@ -365,6 +385,21 @@ def test_what_others_stored_meanwhile_is_handed_out(tmp_path: Path, monkeypatch:
     release = stream.measure(MONTHS[0], table())
     assert release.measurements.tolist() == found[0].measurements.tolist()
     assert stream.published == (MONTHS[0],)
+
+
+def test_few_queries_are_streamed_saved_and_loaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(dense, "MAX_CELLS", 1)
+    monkeypatch.setattr(dense, "MAX_ROW_ENTRIES", 1)
+    plan = ln.design(asked(), ln.GDP(10_000), method="dense", over="month")
+    assert plan.fixed_strategy().to_parts()[0] == {"kind": "combined"}
+    plan.save(tmp_path / "plan")
+    assert ln.load_plan(tmp_path / "plan").digest == plan.digest
+    stream = ln.open_stream(plan, new_ledger(tmp_path), stream_id="a")
+    for month in MONTHS[:3]:
+        release = stream.measure(month, table())
+        assert release.answers == pytest.approx(truth(release, table()), abs=0.01)
+        release.save(tmp_path / month)
+        assert np.array_equal(ln.load_release(tmp_path / month).answers, release.answers)
 
 
 def test_rows_are_measured_once(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from leastnoise.strategy import (
     WeightedTables,
     centred_form,
     identity_form,
-    structured_from_parts,
+    strategy_from_parts,
 )
 from leastnoise.strategy.structured import accuracy
 from support import refuses
@@ -388,7 +388,7 @@ def test_the_centre_of_an_axis_may_depend_on_its_history() -> None:
     one = dense(strategy).variances_of(asked)
     assert (expected >= one * (1 - 1e-9)).all()
     assert expected.sum() < 1.3 * one.sum()
-    again = structured_from_parts(*strategy.to_parts(), scale=1000, noise="gaussian", neighbours="add-remove")
+    again = read_again(*strategy.to_parts())
     assert again.variances_of(asked) == pytest.approx(expected, rel=1e-12)
     assert strategy.sensitivity >= dense(strategy).sensitivity
 
@@ -399,11 +399,17 @@ def test_residuals_of_another_centre_are_refused() -> None:
         Structured(AXES, strategy.forms, strategy.blocks, scale=9, noise="gaussian", centres={(2, (0,)): 1})
 
 
+def read_again(plain: Any, arrays: Any) -> Any:
+    workload = ln.assemble([ln.Total()], ln.Schema(a=range(2)))
+    how: dict[str, Any] = {"scale": 1000, "noise": "gaussian", "neighbours": "add-remove"}
+    return strategy_from_parts({"structure": plain}, arrays, workload, **how)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_files_give_the_same_strategy_back(name: str) -> None:
     strategy = made(name)
     plain, arrays = strategy.to_parts()
-    again = structured_from_parts(plain, arrays, scale=1000, noise="gaussian", neighbours="add-remove")
+    again = read_again(plain, arrays)
     assert type(again) is type(strategy)
     assert (matrix_of(again) == matrix_of(strategy)).all()
 
@@ -413,7 +419,7 @@ def test_files_are_not_trusted() -> None:
 
     def read(plain: Any = plain, **changes: Any) -> Any:
         given = {**arrays, **changes}
-        return structured_from_parts(plain, given, scale=9, noise="gaussian", neighbours="add-remove")
+        return read_again(plain, given)
 
     with refuses(PlanFileError, "strategy", ..., "kind"):
         read({**plain, "kind": "other"})

@@ -16,19 +16,10 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import MethodError, MissingExtraError, QueryError, TooLargeError, WorkloadError
 from leastnoise.core.operators import Array
-from leastnoise.query import Axis
 from leastnoise.release import Release, count_tables
 from leastnoise.release.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
-from leastnoise.strategy import (
-    AxisForm,
-    Measured,
-    ProductBlock,
-    Strategy,
-    Structured,
-    WeightedTables,
-    centred_form,
-    identity_form,
-)
+from leastnoise.strategy import Measured, Strategy, Structured, WeightedTables, identity_form
+from strategy_kinds import KINDS, PRODUCTS, SCHEMA, made
 from support import extra, refuses
 from tolerances import JUDGE, ROUNDING
 
@@ -43,63 +34,7 @@ bridge = extra("jax._src.xla_bridge")
 assert bridge._at_fork_handler_installed is False
 bridge._at_fork_handler_installed = True
 
-# "one" has a single value, which no axis holds; region and sex may be tied although age stands between them.
-SCHEMA = ln.Schema(region=("n", "s", "w"), one=("x",), age=range(4), sex=("F", "M"))
-REGION, AGE, SEX = Axis(("region",), (3,), (0,)), Axis(("age",), (4,), (2,)), Axis(("sex",), (2,), (3,))
-BOTH = Axis(("region", "sex"), (3, 2), (0, 3))
 COUNTS = np.random.default_rng(8).integers(400, 4000, SCHEMA.n_cells)
-
-
-def random_rows(n_rows: int, size: int, seed: int) -> AxisForm:
-    return AxisForm("whole", size, np.random.default_rng(seed).integers(-40, 41, (n_rows, size)))
-
-
-def random_residuals(size: int, seed: int) -> AxisForm:
-    """Random rows that do not see a random centre."""
-    rng = np.random.default_rng(seed)
-    g = rng.integers(1, 5, size)
-    basis = g[0] * np.eye(size, dtype=int)[1:] - np.outer(g[1:], np.eye(size, dtype=int)[0])
-    return AxisForm("split", size, rng.integers(-3, 4, (size + 1, size - 1)) @ basis, g)
-
-
-def blocks_of(*axes: tuple[int, ...]) -> list[ProductBlock]:
-    return [ProductBlock(own, (0,) * len(own), 3 + 2 * i) for i, own in enumerate(axes)]
-
-
-def made(name: str) -> Measured:
-    """Strategies of every kind, by hand."""
-    facts: dict[str, Any] = {"scale": 1000, "noise": "gaussian"}
-    pairs = blocks_of((), (0,), (1,), (2,), (0, 1), (0, 2), (1, 2))
-    three, centred = (REGION, AGE, SEX), [[centred_form(n)] for n in (3, 4, 2)]
-    if name == "centred":
-        return Structured(three, centred, pairs, **facts)
-    if name == "centred, laplace":
-        return Structured(three, centred, pairs, **facts | {"noise": "laplace"})
-    if name == "several forms":
-        first = random_residuals(4, 2)
-        assert first.rows is not None
-        forms = [[centred_form(3)], [first, AxisForm("split", 4, first.rows[:2], first.g)], [centred_form(2)]]
-        return Structured(three, forms, [*pairs, ProductBlock((1, 2), (1, 0), 11)], **facts)
-    if name == "whole axes":
-        forms = [[random_rows(5, 3, 1)], [identity_form(4)], [centred_form(2)]]
-        return Structured(three, forms, blocks_of((), (2,)), **facts)
-    if name == "plain":
-        forms = [[identity_form(3)], [identity_form(4)], []]
-        return Structured(three, forms, blocks_of(()), **facts)
-    if name == "tied":
-        forms = [[random_residuals(6, 3)], [centred_form(4)]]
-        return Structured((BOTH, AGE), forms, blocks_of((), (0,), (1,), (0, 1)), **facts)
-    if name == "tables":
-        return WeightedTables(
-            three, centred, blocks_of((), (1,), (0, 1), (1, 2)), **facts | {"noise": "laplace"}
-        )
-    assert name == "dense"
-    # Integers beyond 64 bits, as fine grids have them.
-    rows = np.random.default_rng(4).integers(-9, 10, (30, SCHEMA.n_cells)).astype(object) * 3**50
-    return Strategy(rows, scale=3**50, noise="gaussian")
-
-
-KINDS = ("centred", "centred, laplace", "several forms", "whole axes", "plain", "tied", "tables", "dense")
 
 
 def with_strategy(strategy: Measured, y: Array) -> Release:
@@ -191,7 +126,11 @@ def test_norms_of_queries_are_known(name: str) -> None:
         table = math.prod(SCHEMA[attribute].size for attribute in measurement.clique)
         # Over all cells, sums over the other attributes make the norm larger by as many cells.
         over_all = np.linalg.norm(matrix_of(measurement), 2) ** 2 * table / SCHEMA.n_cells
-        assert measurement.query.op_norm_sq() == pytest.approx(over_all, rel=ROUNDING)
+        known = measurement.query.op_norm_sq()
+        if name in (*PRODUCTS, "dense", "queries"):
+            assert known == pytest.approx(over_all, rel=ROUNDING)
+        else:
+            assert over_all * (1 - ROUNDING) <= known <= 10 * over_all, "a bound, not far from it"
     loss = mbi.marginal_loss.calculate_l2_lipschitz_from_metadata
     assert loss(domain_for_mbi(exactly(name)), measurements) is not None
 

@@ -159,14 +159,13 @@ class BucketMechanism(Mechanism):
     ) -> Array:
         starts = noisy_partition(counts, laplace, self.partition_epsilon, self._candidates)
         # From here on counts enter as A x alone.
-        strategy = self.second_stage(tuple(starts)).strategy
-        assert isinstance(strategy, Strategy)
+        strategy = self.second_stage(tuple(starts)).fixed_strategy()
         rows = strategy.dense()
         draw = laplace if self.goal.noise.is_pure else gaussian
         assert draw is not None, "a goal that is not pure needs Gaussian noise"
         in_buckets = np.add.reduceat(counts.astype(object), starts)
         noise = np.array(draw(strategy.scale, len(rows)), dtype=object)
-        noisy = strategy.answers(in_buckets) + noise
+        noisy = strategy.exact_answers(lambda _: [in_buckets]) + noise
         parts = [len(starts), len(rows), *starts, *rows.reshape(-1).tolist(), *noisy.tolist()]
         return np.array(parts, dtype=object)
 

@@ -14,7 +14,6 @@ import numpy as np
 from leastnoise.core.errors import DesignError, InputError
 from leastnoise.planning.plan import Plan
 from leastnoise.query import due_by, due_of_batches
-from leastnoise.strategy import last_periods, rows_through
 
 
 def n_periods(plan: Plan) -> int:
@@ -41,7 +40,7 @@ def period_labels(plan: Plan) -> tuple[str, ...]:
 def ends_of_rows(plan: Plan) -> Any:
     """The number of the period after which each integer of a plan can be measured, (n_measured,)."""
     assert plan.over is not None
-    return last_periods(plan.fixed_strategy(), plan.workload, plan.over)
+    return plan.fixed_strategy().last_periods(plan.workload, plan.over)
 
 
 def n_due(plan: Plan) -> list[int]:
@@ -70,7 +69,7 @@ def plan_through(plan: Plan, period: int) -> Plan:
             field="period",
             given=labels[period],
         )
-    strategy = rows_through(plan.fixed_strategy(), plan.workload, plan.over, period)
+    strategy = plan.fixed_strategy().through(plan.workload, plan.over, period)
     if not strategy.can_answer_all(workload):
         raise DesignError(
             "the rows that are measured by then do not answer the queries that are due", field="over"

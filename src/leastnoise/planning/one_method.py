@@ -30,16 +30,7 @@ from leastnoise.planning.refusals import misses_targets
 from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Targets, Workload
 from leastnoise.solver import Reweighting, load_backend
-from leastnoise.strategy import (
-    BlockProposal,
-    CombinedProposal,
-    JointProposal,
-    Measured,
-    OverClasses,
-    QueryProposal,
-    RealStrategy,
-    in_time_order,
-)
+from leastnoise.strategy import Measured, OverClasses, Proposal
 
 
 def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
@@ -147,9 +138,8 @@ def plan_of(
     """The plan that measures what was found, in whole numbers, with its certificate."""
     workload, objective = request.workload, request.objective
     proposal = found.proposal
-    # Blocks of products are proposed in the order of time.
-    if request.over is not None and isinstance(proposal, RealStrategy):
-        proposal = in_time_order(proposal, workload, request.over)
+    if request.over is not None:
+        proposal = proposal.in_time(workload, request.over)
     if has_goal:
         goal = request.privacy
         tol = min(request.tol, found.grid_tol)
@@ -228,7 +218,7 @@ _ROUNDING_ROOM = 1e-10
 
 
 def meeting_targets(
-    proposal: RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal,
+    proposal: Proposal,
     workload: Workload,
     tol: float,
     least: LeastLoss,

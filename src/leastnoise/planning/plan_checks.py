@@ -27,7 +27,7 @@ from leastnoise.planning.method import OUTCOMES, Trial
 from leastnoise.planning.method_list import method_named
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import CELL, Cell, InventedRecords, Objective, RowMeaning, Targets, Workload, check_time
-from leastnoise.strategy import Measured, Strategy, Structured, answers_in_time, is_within, spare_of
+from leastnoise.strategy import Measured, is_within, spare_of
 
 if TYPE_CHECKING:
     from leastnoise.planning.plan import Plan
@@ -129,13 +129,13 @@ def _check_in_time(plan: Plan, strategy: Measured) -> None:
     assert over is not None
     check_time(plan.workload, over)
     is_added = plan.privacy.relation.adds_by_cell and not plan.after
-    if plan.privacy.noise != GAUSSIAN or not is_added or not isinstance(strategy, Strategy | Structured):
+    if plan.privacy.noise != GAUSSIAN or not is_added:
         raise DesignError(
             "a plan that is published period by period has Gaussian noise, is for records added or removed, "
             "and comes after no other",
             field="over",
         )
-    if not answers_in_time(strategy, plan.workload, over):
+    if not strategy.answers_in_time(plan.workload, over):
         raise DesignError(
             "the rows of the plan are not in the order of time: some query would need one that is measured "
             "after it is due",

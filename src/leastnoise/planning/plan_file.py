@@ -24,16 +24,8 @@ from leastnoise.planning.one_method import data_dependent_plan
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.plan_parts import FORMAT
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
-from leastnoise.query import Workload, classes_of, objective_from_dict
-from leastnoise.strategy import (
-    Measured,
-    OverClasses,
-    Strategy,
-    combined_rows,
-    joint_rows_from_parts,
-    query_rows_from_plain,
-    structured_from_parts,
-)
+from leastnoise.query import Workload, objective_from_dict
+from leastnoise.strategy import strategy_from_parts
 
 
 def load_plan(path: str | Path) -> Plan:
@@ -90,7 +82,14 @@ def _put_together(content: Mapping[str, Any], arrays: Mapping[str, Array], name:
     plan = Plan(
         workload=workload,
         privacy=privacy,
-        strategy=_strategy(content, arrays, workload, privacy, scale, name),
+        strategy=strategy_from_parts(
+            content,
+            arrays,
+            workload,
+            scale=scale,
+            noise=content["noise"],
+            neighbours=privacy.neighbours,
+        ),
         witness=_witness(content, arrays, workload, privacy, name),
         objective=objective_from_dict(content),
         method=str(content["method"]),
@@ -133,47 +132,6 @@ def _check_answers(plan: Plan, name: str) -> None:
     must_meet = plan.objective.kind == "total-within-caps" or not plan.has_goal
     if must_meet and (plan.factor is None or plan.factor > 1):
         raise _invalid(name, "holds a strategy that misses its targets", remedy="design it again")
-
-
-def _strategy(
-    content: Mapping[str, Any],
-    arrays: Mapping[str, Array],
-    workload: Workload,
-    privacy: Goal,
-    scale: int,
-    name: str,
-) -> Measured:
-    """The integers that are measured, as a matrix or as products."""
-    noise, neighbours = content["noise"], privacy.neighbours
-    structure = content.get("structure")
-    if isinstance(structure, dict) and structure.get("kind") == "classes":
-        found = classes_of(workload)
-        classes = None if found is None else found.in_order_of(arrays["classes"])
-        reduced = None if classes is None else classes.reduced(workload)
-        if classes is None or reduced is None:
-            raise _invalid(name, "holds classes of cells that are not those of its queries")
-        inner = {key: value for key, value in content.items() if key != "structure"}
-        if structure["inner"]:
-            inner["structure"] = structure["inner"]
-        return OverClasses(_strategy(inner, arrays, reduced, privacy, scale, name), classes)
-    if isinstance(content.get("structure"), dict) and content["structure"].get("kind") == "combined":
-        positions, rows = arrays["combined"], arrays["rows"]
-        fits = positions.ndim == 1 and positions.dtype.kind == "i" and bool((np.diff(positions) > 0).all())
-        fits = fits and len(positions) > 0 and 0 <= positions[0] <= positions[-1] < workload.shape[0]
-        if not fits or rows.ndim != 3 or rows.dtype.kind != "i":
-            raise _invalid(name, "holds arrays that do not fit its workload")
-        return combined_rows(exact.from_limbs(rows), workload, positions, scale, noise, neighbours)
-    if "structure" in content:
-        structure = content["structure"]
-        kind = structure.get("kind") if isinstance(structure, dict) else None
-        if kind == "queries":
-            return query_rows_from_plain(structure, workload, scale=scale, noise=noise, neighbours=neighbours)
-        from_parts = joint_rows_from_parts if kind == "joint" else structured_from_parts
-        return from_parts(structure, arrays, scale=scale, noise=noise, neighbours=neighbours)
-    rows = arrays["rows"]
-    if rows.ndim != 3 or rows.dtype.kind != "i" or rows.shape[1] != workload.shape[1]:
-        raise _invalid(name, "holds arrays that do not fit its workload")
-    return Strategy(exact.from_limbs(rows), scale=scale, noise=noise, neighbours=neighbours)
 
 
 def _witness(

@@ -17,7 +17,6 @@ from leastnoise.core.progress import ending_to_text
 from leastnoise.planning.method import Outcome, Trial
 from leastnoise.privacy import ZCDP, ApproxDP, Goal, shown
 from leastnoise.query import TotalVariance
-from leastnoise.strategy import Strategy
 
 if TYPE_CHECKING:
     from leastnoise.planning.plan import Plan
@@ -167,8 +166,7 @@ def targets_to_text(factor: float) -> str:
 def _measured(plan: Plan) -> str:
     if plan.strategy is None:
         return f"integers with {plan.privacy.noise} noise, which of them depends on the data"
-    kind = "rows" if isinstance(plan.strategy, Strategy) else "sums"
-    return f"{plan.strategy.n_measured:,} integer {kind} with {plan.strategy.noise} noise"
+    return f"{plan.strategy.n_measured:,} integer {plan.strategy.noun} with {plan.strategy.noise} noise"
 
 
 def _stated(goal: Goal) -> str:

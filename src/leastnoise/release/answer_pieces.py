@@ -15,23 +15,23 @@ import numpy as np
 
 from leastnoise.core.errors import NotYetError
 from leastnoise.core.operators import Array
-from leastnoise.query import Labels, ProductTerm, Term
+from leastnoise.query import Labels, Linear, Term
 from leastnoise.release.attribute_columns import Texts
 from leastnoise.release.intervals import half_widths
 from leastnoise.release.release import Release
-from leastnoise.strategy import StoredIntegers, Structured, labelled_values, product_variances
 
 # Rows that are made together, about.
 ROWS_AT_ONCE = 2**21
 
 
 class _TermRows(NamedTuple):
-    """One product of the workload: the name of its batch, its factors, and its place among the products."""
+    """One product of the workload: the name of its batch, its factors, its number and its queries."""
 
     name: str
     factors: Term
     number: int
-    term: ProductTerm
+    start: int
+    n_rows: int
 
 
 def answer_pieces(
@@ -46,36 +46,29 @@ def answer_pieces(
         rows: about how many a piece has.
 
     Raises:
-        NotYetError: if the answers are not those of a plan in blocks with Gaussian noise, as they were
-            measured, counts alone.
+        NotYetError: if the answers are not those of a plan with Gaussian noise for counts of attributes, as
+            they were measured.
     """
     strategy, workload = release.plan.strategy, release.plan.workload
     is_plain = release.adjusted is None and release.presented is None and not workload.ratios
-    is_divisible = isinstance(strategy, Structured) and strategy.noise.has_normal_errors
-    if not is_divisible or not is_plain:
+    has_tables = workload.schema is not None and not any(
+        isinstance(block.query, Linear) for block in workload.blocks
+    )
+    if strategy is None or not strategy.noise.has_normal_errors or not is_plain or not has_tables:
         raise NotYetError(
-            "answers are written in pieces for plans made of blocks with Gaussian noise, for counts and as "
-            "they were measured: not for ratios, nor adjusted or presented",
+            "answers are written in pieces for counts with Gaussian noise of a table's attributes, as they "
+            "were measured: not for ratios or rows of a matrix, nor adjusted or presented",
             field="release",
             remedy="write one file, as in a name that ends in .parquet",
         )
-    assert isinstance(strategy, Structured)
-    view = strategy.view(workload)
-    measured = release.measurements
-    if isinstance(measured, StoredIntegers):
-        known: Any = strategy.stored_components(measured)
-    else:
-        known = strategy.components(measured)
+    answered = strategy.answer_pieces(workload, release.measurements)
     listed = list(_term_rows(release))
     n_pairs = max(len(one.factors) for one in listed)
     for piece in _grouped(listed, rows):
-        sizes = [one.term.n_rows for one in piece]
-        answers = [labelled_values(view, one.term, known, 1)[:, 0] for one in piece]
-        variances = [
-            np.broadcast_to(product_variances(view, one.number), n)
-            for one, n in zip(piece, sizes, strict=True)
-        ]
-        answer, stderr = np.concatenate(answers), np.sqrt(np.concatenate(variances))
+        sizes = [one.n_rows for one in piece]
+        found = [answered(one.number, one.start, one.start + one.n_rows) for one in piece]
+        answer, variances = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        stderr = np.sqrt(variances)
         half = half_widths(workload, strategy, stderr, level, False, None)
         yield {
             "query": _repeated([one.name for one in piece], sizes),
@@ -88,29 +81,27 @@ def answer_pieces(
 
 
 def _term_rows(release: Release) -> Iterator[_TermRows]:
-    """Every product of a workload, as its query lists them and as the strategy sees it."""
+    """Every product of a workload, as its query lists them."""
     workload = release.plan.workload
-    strategy, schema = release.plan.strategy, workload.schema
-    assert isinstance(strategy, Structured)
+    schema = workload.schema
     assert schema is not None
-    products = enumerate(strategy.view(workload).products.terms)
+    number = start = 0
     for block in workload.blocks:
         for factors in block.query.terms(schema):
-            number, term = next(products)
-            # Attributes with a single value are factors of the query, and no axes of the product.
-            assert math.prod(factor.labels.length for factor in factors) == term.n_rows
-            yield _TermRows(block.name, factors, number, term)
+            n_rows = math.prod(factor.labels.length for factor in factors)
+            yield _TermRows(block.name, factors, number, start, n_rows)
+            number, start = number + 1, start + n_rows
 
 
 def _grouped(listed: list[_TermRows], rows: int) -> Iterator[list[_TermRows]]:
     piece: list[_TermRows] = []
     n_rows = 0
     for one in listed:
-        if piece and n_rows + one.term.n_rows > rows:
+        if piece and n_rows + one.n_rows > rows:
             yield piece
             piece, n_rows = [], 0
         piece.append(one)
-        n_rows += one.term.n_rows
+        n_rows += one.n_rows
     if piece:
         yield piece
 
@@ -125,7 +116,7 @@ def _repeated(texts: list[str], times: list[int]) -> Texts:
 def _attribute_pairs(piece: list[_TermRows], n_pairs: int) -> dict[str, Texts]:
     """What each row is about: attributes and values, none where a table has fewer attributes than others."""
     columns: dict[str, Texts] = {}
-    sizes = [one.term.n_rows for one in piece]
+    sizes = [one.n_rows for one in piece]
     for place in range(n_pairs):
         titles: dict[str, int] = {}
         texts: dict[str, int] = {}
@@ -135,7 +126,7 @@ def _attribute_pairs(piece: list[_TermRows], n_pairs: int) -> dict[str, Texts]:
         for one in piece:
             if place >= len(one.factors):
                 of_terms.append(-1)
-                of_rows.append(np.full(one.term.n_rows, -1, dtype=np.int32))
+                of_rows.append(np.full(one.n_rows, -1, dtype=np.int32))
                 continue
             factor = one.factors[place]
             of_terms.append(titles.setdefault(factor.title, len(titles)))
@@ -144,7 +135,7 @@ def _attribute_pairs(piece: list[_TermRows], n_pairs: int) -> dict[str, Texts]:
                 known[factor.labels] = np.array(numbers, dtype=np.int32)
             own = known[factor.labels]
             each = math.prod(other.labels.length for other in one.factors[place + 1 :])
-            of_rows.append(np.tile(np.repeat(own, each), one.term.n_rows // (len(own) * each)))
+            of_rows.append(np.tile(np.repeat(own, each), one.n_rows // (len(own) * each)))
         codes = np.repeat(np.array(of_terms, dtype=np.int32), sizes)
         columns[f"attribute_{place + 1}"] = Texts(tuple(titles), codes)
         columns[f"value_{place + 1}"] = Texts(tuple(texts), np.concatenate(of_rows))

@@ -29,7 +29,6 @@ the ledger has not recorded, and draws no block a second time that it has:
 from __future__ import annotations
 
 import json
-import math
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -62,7 +61,7 @@ from leastnoise.release.counts import is_truncated, opened_source, tables_of_vec
 from leastnoise.release.not_counted import NotCounted, NotCountedRow, not_counted_from_parts
 from leastnoise.release.paid import check_readable
 from leastnoise.release.release import Receipt, Release
-from leastnoise.strategy import CountTables, Measured, Structured
+from leastnoise.strategy import CountTables, Measured
 
 # What a release in blocks is called where it is stored.
 IN_BLOCKS = "release in blocks"
@@ -118,33 +117,32 @@ class Layout(NamedTuple):
         return len(self.ends) - 1
 
 
-def layout_of(strategy: Structured, per_file: int) -> Layout:
+def layout_of(strategy: Measured, per_file: int) -> Layout:
     """Whole blocks of a strategy, in order, as many as make about this many integers in one file."""
     starts = strategy.block_starts
     ends = [0]
-    while ends[-1] < len(strategy.blocks):
+    while ends[-1] < len(starts) - 1:
         wanted = int(starts[ends[-1]]) + per_file
         ends.append(max(int(np.searchsorted(starts, wanted, side="right")) - 1, ends[-1] + 1))
     return Layout(tuple(ends), tuple(int(starts[end]) for end in ends))
 
 
-def divisible_strategy(plan: Plan) -> Structured:
+def divisible_strategy(plan: Plan) -> Measured:
     """The strategy of a plan that is measured in blocks.
 
     Raises:
-        NotYetError: if its strategy does not consist of blocks with Gaussian noise.
+        NotYetError: if its noise is not Gaussian, or its strategy depends on the data.
         TooLargeError: if one block alone is too large.
     """
     strategy = plan.strategy
-    if not isinstance(strategy, Structured) or not strategy.noise.has_normal_errors:
+    if strategy is None or not strategy.noise.has_normal_errors:
         raise NotYetError(
-            "only plans made of blocks with Gaussian noise are measured into a folder, as the methods "
-            "marginals and residuals make them; ",
+            "only plans with Gaussian noise that do not depend on the data are measured into a folder; ",
             Remedy("leave out ", Argument("into")),
             field="into",
             given=plan.method,
         )
-    largest = max(math.prod(shape) for shape in strategy.block_shapes)
+    largest = int(np.diff(strategy.block_starts).max(initial=0))
     if largest > MAX_STRATEGY_BLOCK:
         raise TooLargeError(
             f"one block of the plan has {largest:,} integers; at most {MAX_STRATEGY_BLOCK:,} are drawn at "
@@ -296,7 +294,7 @@ def _recorded(ledger: Ledger, release_id: str) -> tuple[str, ...]:
     return digests
 
 
-def _check_room(strategy: Structured, folder: BlockFolder) -> None:
+def _check_room(strategy: Measured, folder: BlockFolder) -> None:
     """Refuse a disk that has no room for the blocks, before anything is spent."""
     limbs = strategy.scale.bit_length() // _LIMB_BITS + 1
     needed = strategy.n_measured * _LIMB_BYTES * limbs
@@ -318,7 +316,7 @@ class _ReadTable(NamedTuple):
     version: bytes | None
 
 
-def _read_once(request: BlockRequest, strategy: Structured, layout: Layout, first: int) -> _ReadTable:
+def _read_once(request: BlockRequest, strategy: Measured, layout: Layout, first: int) -> _ReadTable:
     """All counts that the files from the first on need.
 
     Raises:
@@ -333,7 +331,7 @@ def _read_once(request: BlockRequest, strategy: Structured, layout: Layout, firs
             request.tell("counting", first, layout.n_files)
 
         held = opened.counted(
-            list(dict.fromkeys(_tables_from(strategy, layout, first))),
+            list(dict.fromkeys(_tables_from(request, strategy, layout, first))),
             () if row is None else row.attributes,
             records_per_person=None if opened.person is None else plan.privacy.records_per_person,
             progress=None if request.progress is None else told,
@@ -350,15 +348,22 @@ def _read_once(request: BlockRequest, strategy: Structured, layout: Layout, firs
     return counted
 
 
-def _tables_from(strategy: Structured, layout: Layout, first: int) -> Iterator[tuple[str, ...]]:
+def _tables_from(
+    request: BlockRequest, strategy: Measured, layout: Layout, first: int
+) -> Iterator[tuple[str, ...]]:
     """The tables that the files from the first on ask for."""
     for number in range(first, layout.n_files):
-        yield from strategy.part_tables(layout.ends[number], layout.ends[number + 1])
+        asked = strategy.part_tables(layout.ends[number], layout.ends[number + 1])
+        if asked is None:
+            schema = request.plan.workload.schema
+            # Without a schema the counts come as a vector of all cells.
+            asked = [] if schema is None else [schema.names]
+        yield from asked
 
 
 def _draw_missing(
     request: BlockRequest,
-    strategy: Structured,
+    strategy: Measured,
     layout: Layout,
     read: _ReadTable,
     entry: Entry | None,

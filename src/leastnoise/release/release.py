@@ -35,7 +35,7 @@ from leastnoise.release.presentation import Presentation
 from leastnoise.release.quantiles import quantile_table
 from leastnoise.release.stream_price import StreamPrice
 from leastnoise.release.to_mbi import ForMbi, to_mbi
-from leastnoise.strategy import StoredIntegers, Structured
+from leastnoise.strategy import StoredIntegers
 
 
 @dataclass(frozen=True)
@@ -150,8 +150,7 @@ class Release(NotebookValue):
         if self.plan.strategy is None or self.adjusted is not None:
             return workload.operator.apply(self.estimates)
         if isinstance(self.measurements, StoredIntegers):
-            assert isinstance(self.plan.strategy, Structured)
-            return self.plan.strategy.answers_of(workload, self.measurements)
+            return self.plan.strategy.stored_answers(workload, self.measurements)
         return self.plan.strategy.answers_of(workload, self.measurements)
 
     @property

@@ -3,10 +3,11 @@
 mbi takes measurements q(μ) + noise of cross tables μ, each with the standard deviation of its noise, and
 looks for the distribution that explains them best. A release is made of such measurements:
 
-    a block of `structured`        k ⊗ M_a, of the cross table of the axes that it measures
-    a weighted table of `tables`   k times the cross table itself
-    the rows of `strategy`         A, of the table of all cells
-    the products of `joint_rows`   k_i ⊗ T_a[i_a, :] of all i together, of the table of all cells
+    a block of `structured`          k ⊗ M_a, of the cross table of the axes that it measures
+    a weighted table of `tables`     k times the cross table itself
+    the rows of `strategy`           A, of the table of all cells
+    the products of `joint_rows`     k_i ⊗ T_a[i_a, :] of all i together, of the table of all cells
+    the rows of `combined_rows`      C·B, of the table of all cells added up by kind of cell
 
 Each is handed over once, with its own noise, and nothing that was made from it: the answers of a release
 follow from one another, and mbi would take them as independent. Numbers and noise are divided by k Π u_a,
@@ -19,29 +20,22 @@ All this is post-processing of what was released and costs no privacy. So are th
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from itertools import chain
+from typing import Any, Protocol
 from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from leastnoise.core.errors import QueryError, TooLargeError, WorkloadError
 from leastnoise.core.extras import missing_package, require
+from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.planning import Plan
 from leastnoise.query import Schema, Total
-from leastnoise.strategy import (
-    AxisForm,
-    CombinedRows,
-    JointRows,
-    Measured,
-    OverClasses,
-    Strategy,
-    Structured,
-)
+from leastnoise.strategy import AxisForm, MeasuredPart
 
 # Rows over all cells make mbi hold all cells in one factor; with more than this it is of no use.
 MAX_CELLS = 10**6
@@ -113,7 +107,7 @@ def to_mbi(release: _Released) -> ForMbi:
         MissingExtraError: if mbi 2 is not installed.
         MethodError: where the plan depends on the data, and there are no linear measurements.
         WorkloadError: if the plan has no schema.
-        TooLargeError: if rows over all of more than 10⁶ cells were measured.
+        TooLargeError: if rows over more than 10⁶ cells were measured, or over too many kinds of them.
     """
     return ForMbi(domain_for_mbi(release), measurements_for_mbi(release), _estimated_total(release))
 
@@ -140,78 +134,50 @@ def measurements_for_mbi(release: _Released) -> list[Any]:
         MissingExtraError, MethodError, WorkloadError, TooLargeError: as `to_mbi`.
     """
     mbi = _imported()
-    strategy = release.plan.fixed_strategy()
-    if isinstance(strategy, JointRows):
-        return [_joint_measurement(strategy, release.held_measurements, mbi)]
+    strategy, schema = release.plan.fixed_strategy(), _schema(release)
     noise = math.sqrt(strategy.noise_variance)
     found, start = [], 0
-    for clique, forms, multiplier in _parts(strategy, _schema(release)):
-        size = math.prod(form.n_rows for form in forms)
+    for part in strategy.parts():
+        clique = schema.names if part.axes is None else tuple(chain.from_iterable(part.axes))
+        k = part.multipliers
+        # Rows over all cells make mbi hold these in one factor.
+        if part.axes is None or not isinstance(k, int):
+            _require_few_cells(strategy.n_cells)
+        largest = k if isinstance(k, int) else int(k.max())
+        # In whole numbers: both sides of the quotients may be wider than a float is precise.
+        divisor = largest * math.prod(_unit(form) for form in part.forms)
+        query = _query(part, largest, mbi)
+        is_one = isinstance(k, int)
+        size = math.prod(form.n_rows for form in part.forms) if is_one else int(np.count_nonzero(k))
         y = release.held_measurements[start : start + size]
         start += size
-        # In whole numbers: both sides of the quotients may be wider than a float is precise.
-        divisor = multiplier * math.prod(_unit(form) for form in forms)
-        is_plain = all(form.kind == "identity" for form in forms)
-        found.append(
-            mbi.LinearMeasurement(
-                np.array([int(value) / divisor for value in y]),
-                clique,
-                stddev=noise / divisor,
-                # Where the table itself was measured, mbi knows that it can add it up.
-                query=mbi.DatavectorQuery() if is_plain else BlockQuery(forms),
-            )
-        )
+        values = np.array([int(value) / divisor for value in y])
+        found.append(mbi.LinearMeasurement(values, clique, stddev=noise / divisor, query=query))
     return found
 
 
-class _MeasuredPart(NamedTuple):
-    """Attributes of a cross table, forms for its axes, and the multiplier."""
-
-    clique: tuple[str, ...]
-    forms: tuple[AxisForm, ...]
-    multiplier: int
-
-
-def _parts(strategy: Measured, schema: Schema) -> Iterator[_MeasuredPart]:
-    """What was measured, part by part, in the order of the measured integers."""
-    if isinstance(strategy, Structured):
-        for block in strategy.blocks:
-            forms = strategy.block_forms(block)
-            clique = tuple(name for a in forms for name in strategy.axes[a].names)
-            measured = tuple(strategy.measured_form(form) for form in forms.values())
-            yield _MeasuredPart(clique, measured, block.multiplier)
-        return
-    _require_few_cells(strategy)
-    assert isinstance(strategy, Strategy)
-    yield _MeasuredPart(schema.names, (AxisForm("whole", strategy.n_cells, strategy.entries),), 1)
+def _query(part: MeasuredPart, largest: int, mbi: Any) -> Any:
+    """What is measured of a cross table, in units in which no coefficient exceeds one."""
+    if part.cells is not None:
+        return KindsQuery(part.forms, part.cells)
+    if not isinstance(part.multipliers, int):
+        measured = np.flatnonzero(part.multipliers)
+        shares = (part.multipliers[measured] / largest).astype(float)
+        return JointQuery(part.forms, measured.tobytes(), shares.tobytes())
+    # Where the table itself was measured, mbi knows that it can add it up.
+    is_plain = all(form.kind == "identity" for form in part.forms)
+    return mbi.DatavectorQuery() if is_plain else BlockQuery(part.forms)
 
 
-def _require_few_cells(strategy: Measured) -> None:
-    if strategy.n_cells > MAX_CELLS or isinstance(strategy, CombinedRows | OverClasses):
+def _require_few_cells(n_cells: int) -> None:
+    if n_cells > MAX_CELLS:
         raise TooLargeError(
-            f"the plan measures rows over all of {in_figures(strategy.n_cells)} cells, which mbi "
-            f"would hold as one table; at most {MAX_CELLS:,} are handed over",
+            f"the plan measures rows over all of {in_figures(n_cells)} cells, which mbi would hold as one "
+            f"table; at most {MAX_CELLS:,} are handed over",
             field="plan",
-            given=strategy.n_cells,
+            given=n_cells,
             remedy="try design() with method='residuals'",
         )
-
-
-def _joint_measurement(strategy: JointRows, measurements: Array, mbi: Any) -> Any:
-    """All products of rows as one measurement, in units in which no coefficient exceeds one."""
-    _require_few_cells(strategy)
-    clique = tuple(name for axis in strategy.axes for name in axis.names)
-    k = strategy.multipliers.reshape(-1)
-    measured = np.flatnonzero(k)
-    divisor = int(k.max()) * math.prod(_unit(form) for form in strategy.forms)
-    return mbi.LinearMeasurement(
-        np.array([int(value) / divisor for value in measurements]),
-        clique,
-        stddev=math.sqrt(strategy.noise_variance) / divisor,
-        query=JointQuery(
-            strategy.forms, measured.tobytes(), (k[measured] / int(k.max())).astype(float).tobytes()
-        ),
-    )
 
 
 @dataclass(frozen=True)
@@ -235,6 +201,33 @@ class JointQuery:
     def op_norm_sq(self) -> float:
         """A bound on ‖q(μ)‖²/‖μ‖², from which mbi takes the lengths of its steps: no share exceeds one."""
         return BlockQuery(self.forms).op_norm_sq()
+
+
+@dataclass(frozen=True)
+class KindsQuery:
+    """M/u of the table of all cells, of which those that are measured alike are added up first.
+
+    Attributes:
+        forms: M, over the kinds of cells.
+        cells: which cell is of which kind; equal queries have the same object.
+    """
+
+    forms: tuple[AxisForm, ...]
+    cells: Cells
+
+    def __call__(self, factor: Any) -> Any:
+        """What is measured of an `mbi.Factor` over all attributes, in the order of the schema."""
+        import jax.numpy as jnp
+
+        values = factor.values.reshape(-1)[np.flatnonzero(self.cells.used)]
+        if self.cells.signs is not None:
+            values = values * self.cells.signs.astype(float)
+        kinds = jnp.zeros(len(self.cells.first), dtype=values.dtype).at[self.cells.kind].add(values)
+        return _scaled(self.forms[0]).matrix @ kinds
+
+    def op_norm_sq(self) -> float:
+        """A bound on ‖q(μ)‖²/‖μ‖²: n cells added up have at most n times the sum of their squares."""
+        return _scaled(self.forms[0]).norm_squared * float(self.cells.counts.max(initial=1))
 
 
 @dataclass(frozen=True)

@@ -14,18 +14,8 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query import Axis, CellClasses, Workload
-from leastnoise.strategy import (
-    AxisForm,
-    CombinedRows,
-    CountTables,
-    JointRows,
-    Measured,
-    OverClasses,
-    Strategy,
-    Structured,
-    chosen_forms,
-)
+from leastnoise.query import CellClasses, Workload
+from leastnoise.strategy import CountTables, Measured
 
 # Products of integers up to which every column, and every pair of columns, is computed again.
 _MAX_PRODUCTS = 2**22
@@ -64,7 +54,7 @@ def worst_pair(workload: Workload, strategy: Measured) -> Pair | None:
             ]
         cost, i, j = max(costs)
         return Pair(records[i], None if j < 0 else records[j], cost, is_worst=True) if cost else None
-    one = _costly_record(workload, strategy)
+    one = _record(workload, strategy.costliest_cell)
     others: list[Record | None] = [None, *(_partners(workload, strategy, one) if replaces else [])]
     found = [(_cost(strategy, change_of(workload, strategy, one, other)), other) for other in others]
     cost, other = max(found, key=lambda pair: pair[0])
@@ -102,73 +92,19 @@ def _cell(workload: Workload, record: Record) -> int:
     return cell
 
 
-def _costly_record(workload: Workload, strategy: Measured) -> Record:
-    """The record that spends most by what the strategy says of its cells, or of its axes."""
-    if isinstance(strategy, Strategy):
-        costs = strategy.column_costs
-        return _record(workload, max(range(len(costs)), key=costs.__getitem__))
-    if isinstance(strategy, JointRows):
-        worst = np.unravel_index(int(np.argmax(strategy.costs)), strategy.costs.shape)
-        return _record_of_axes(workload, strategy.axes, [int(i) for i in worst])
-    if isinstance(strategy, CombinedRows | OverClasses):
-        return _record(workload, strategy.costliest_cell)
-    assert isinstance(strategy, Structured)
-    place = [0] * len(strategy.axes)
-    power = strategy.noise.power
-    costs_of = [[_axis_costs(strategy, form, power) for form in own] for own in strategy.forms]
-    # One axis at a time, the others staying: each step takes the value that costs most.
-    for _ in range(2):
-        for a in range(len(place)):
-            # Where no matrix is held, all values cost the same.
-            if any(form.rows is not None for form in strategy.forms[a]):
-                found = [
-                    _said_cost(strategy, costs_of, [*place[:a], i, *place[a + 1 :]], power)
-                    for i in range(strategy.axes[a].size)
-                ]
-                place[a] = found.index(max(found))
-    return _record_of_axes(workload, strategy.axes, place)
-
-
-def _axis_costs(strategy: Structured, form: AxisForm, power: int) -> list[int]:
-    """The cost of every column of an axis."""
-    return strategy.measured_form(form).costs(power)
-
-
-def _said_cost(
-    strategy: Structured, costs_of: Sequence[Sequence[list[int]]], place: Sequence[int], power: int
-) -> int:
-    total = 0
-    for block in strategy.blocks:
-        cost = block.multiplier**power
-        for a, form in chosen_forms(block, strategy.whole).items():
-            cost *= costs_of[a][form][place[a]]
-        total += cost
-    return total
-
-
 def _partners(workload: Workload, strategy: Measured, one: Record) -> list[Record]:
     """Records that may change most in place of another."""
-    if isinstance(strategy, Strategy):
-        cell = _cell(workload, one)
-        A = strategy.entries.astype(float)
-        apart = A - A[:, [cell]]
-        power = strategy.noise.power
-        return [_record(workload, int(np.argmax((np.abs(apart) ** power).sum(axis=0))))]
-    if isinstance(strategy, CombinedRows | OverClasses):
-        return []
-    assert workload.schema is not None
+    farthest = strategy.farthest_from(_cell(workload, one))
+    found = [] if farthest is None else [_record(workload, farthest)]
+    if workload.schema is None:
+        return found
     sizes = workload.schema.shape
     ends = [tuple(size - 1 - i for i, size in zip(one, sizes, strict=True))]
-    return [*ends, *(tuple((i + by) % n for i, n in zip(one, sizes, strict=True)) for by in (1, -1))]
-
-
-def _record_of_axes(workload: Workload, axes: Sequence[Axis], place: Sequence[int]) -> Record:
-    assert workload.schema is not None
-    record = [0] * len(workload.schema.names)
-    for axis, i in zip(axes, place, strict=True):
-        for where, value in zip(axis.places, np.unravel_index(i, axis.sizes), strict=True):
-            record[where] = int(value)
-    return tuple(record)
+    return [
+        *found,
+        *ends,
+        *(tuple((i + by) % n for i, n in zip(one, sizes, strict=True)) for by in (1, -1)),
+    ]
 
 
 def tables_of(workload: Workload, records: Sequence[tuple[Record, int]]) -> CountTables:

@@ -21,11 +21,16 @@ scale is the least with ‖a_i‖²/σ² ≤ τ_i in every cell.
 
 A module imports only modules that stand above it here:
 
+    stored          noisy integers that are kept on a disk, read when needed
+    axis_form       how one axis is measured
+    grid            the grid of the integers, and what rounding to it may cost
     measured        what every kind of strategy has in common
+    periods         when integers and answers are known, where one attribute is time
     laplace_tails   intervals for sums of Laplace noise
     row_space       integer bases of what queries span
     integer_rows    integer rows over all cells, and the scale of their noise
     budget          what a strategy may spend, and the least scale that keeps to it
+    time_order      rows that can be measured period by period
     rounding        from real coefficients to integer rows
     query_rows      queries as they are asked, each answered by its own measurement
     query_columns   the columns of queries over many cells, one of each kind
@@ -35,10 +40,10 @@ A module imports only modules that stand above it here:
     joint_rows      products of rows over the axes, each with a multiplier of its own
     joint_proposal  the same from real rows and weights
     over_classes    any of these over classes of cells that no query tells apart
-    time_order      rows that can be measured period by period
     changing_records  what records that change, and people who come back, shift over all periods
 """
 
+from leastnoise.strategy.axis_form import AxisForm, centred_form, identity_form
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of
 from leastnoise.strategy.changing_records import (
     most_changed,
@@ -50,50 +55,39 @@ from leastnoise.strategy.changing_records import (
 from leastnoise.strategy.combined_rows import (
     CombinedProposal,
     CombinedRows,
-    combined_rows,
 )
+from leastnoise.strategy.grid import GRID_TOLERANCE, LEAST_SCALE_BITS, ROUNDING
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.joint_proposal import JointProposal, joint_form
-from leastnoise.strategy.joint_rows import JointRows, joint_rows_from_parts, needed_rows
+from leastnoise.strategy.joint_rows import JointRows, needed_rows
 from leastnoise.strategy.measured import (
     MAX_DENSE_STRATEGY,
-    MAX_MEASURED,
     CountTables,
+    KnownTotal,
     Measured,
+    MeasuredPart,
     Spread,
 )
 from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
-from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked, query_rows_from_plain
+from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked
 from leastnoise.strategy.rounding import (
-    GRID_TOLERANCE,
-    LEAST_SCALE_BITS,
     RealStrategy,
-    integer_strategy,
     rounded_rows,
 )
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
-from leastnoise.strategy.structured.accuracy import product_variances
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form, identity_form
+from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
+from leastnoise.strategy.strategy_file import Proposal, strategy_from_parts
 from leastnoise.strategy.structured.axis_rounding import rounded_centre, split_form, whole_form
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.construction import (
-    ROUNDING,
     BlockProposal,
     single_block,
-    structured_from_parts,
 )
-from leastnoise.strategy.structured.integer_blocks import ProductBlock, chosen_forms
-from leastnoise.strategy.structured.reconstruction import labelled_values
-from leastnoise.strategy.structured.stored import StoredIntegers
+from leastnoise.strategy.structured.gram import ProductGram
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
-from leastnoise.strategy.time_order import (
-    answers_in_time,
-    in_time_order,
-    last_periods,
-    rows_through,
-    whole_form_of_rows,
-)
+from leastnoise.strategy.time_order import whole_form_of_rows
 
 __all__ = [
     "GRID_TOLERANCE",
@@ -110,9 +104,13 @@ __all__ = [
     "HeldColumns",
     "JointProposal",
     "JointRows",
+    "KnownTotal",
     "Measured",
+    "MeasuredPart",
     "OverClasses",
     "ProductBlock",
+    "ProductGram",
+    "Proposal",
     "QueryProposal",
     "RealStrategy",
     "RowsAsAsked",
@@ -122,38 +120,27 @@ __all__ = [
     "Structured",
     "TableColumns",
     "WeightedTables",
-    "answers_in_time",
     "basis_of",
     "cell_costs",
     "centred_form",
-    "chosen_forms",
-    "combined_rows",
     "factor_gram",
     "identity_form",
-    "in_time_order",
     "integer_basis",
-    "integer_strategy",
     "is_within",
     "joint_form",
-    "joint_rows_from_parts",
-    "labelled_values",
-    "last_periods",
     "most_changed",
     "most_moved",
     "most_of_returning",
     "most_revised",
     "needed_rows",
-    "product_variances",
-    "query_rows_from_plain",
     "rounded_centre",
     "rounded_rows",
-    "rows_through",
     "single_block",
     "smallest_columns",
     "spare_of",
     "split_form",
     "squares_by_period",
-    "structured_from_parts",
+    "strategy_from_parts",
     "whole_form",
     "whole_form_of_rows",
 ]

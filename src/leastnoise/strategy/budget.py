@@ -6,10 +6,13 @@ Everything is compared in integers and rationals.
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import TypeVar
 
 from leastnoise.core.errors import DesignError, PrivacyError
 from leastnoise.privacy import CellCosts, Goal, shown
 from leastnoise.strategy.measured import Measured
+
+AnyMeasured = TypeVar("AnyMeasured", bound=Measured)
 
 # Goals whose μ (or ε) per record is beyond 2^±120 would need variances that floats
 # cannot describe.
@@ -54,16 +57,26 @@ def is_within(strategy: Measured, goal: Goal, spare: CellCosts | None) -> bool:
     return all(cost * spare.unit <= left * own.unit for cost, left in pairs)
 
 
-def check_spent(strategy: Measured, goal: Goal, spare: CellCosts | None) -> None:
-    """Return if a scale that was chosen here keeps the budget.
+def within_goal(bare: AnyMeasured, goal: Goal, spare: CellCosts | None = None) -> AnyMeasured:
+    """Integers with the least noise that a goal allows.
+
+    Args:
+        bare: the integers, with noise of scale 1.
+        spare: what a record of each cell may spend, instead of the whole budget.
+
+    Guarantee:
+        spent ≤ the goal's budget per record, or in every cell what is spare there, compared in exact
+        rationals, with the sensitivity taken from the integers that are measured.
 
     Raises:
-        DesignError: if it does not, which no input can bring about.
+        DesignError: as `least_scale`.
     """
+    strategy = bare.with_scale(least_scale(bare, goal, spare))
     if not is_within(strategy, goal, spare):
         raise DesignError(
             "the noise scale does not keep the budget; this is a fault of leastnoise", field="scale"
         )
+    return strategy
 
 
 def least_scale(bare: Measured, goal: Goal, spare: CellCosts | None = None) -> int:

@@ -33,7 +33,6 @@ from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.query import Workload, periods_of_cells
 from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, Measured
-from leastnoise.strategy.time_order import last_periods
 
 # Sets of periods that are gone through one by one.
 _MOST_SETS = 20_000
@@ -47,7 +46,7 @@ def squares_by_period(strategy: Measured, workload: Workload, over: str) -> Arra
     """
     assert workload.schema is not None
     rows = _rows(strategy)
-    ends = last_periods(strategy, workload, over)
+    ends = strategy.last_periods(workload, over)
     found = np.zeros((workload.schema[over].size, rows.shape[1]), dtype=object)
     for period in np.unique(ends).tolist():
         found[period] = exact.column_square_sums(rows[ends == period])

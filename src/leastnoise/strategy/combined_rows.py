@@ -23,12 +23,15 @@ from leastnoise.core.merged_cells import Cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, Selected, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
-from leastnoise.query import InventedRecords, Workload
-from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.query import InventedRecords, Workload, due_of_batches, periods_of_cells
+from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.budget import within_goal
 from leastnoise.strategy.longest_column import longest_column
-from leastnoise.strategy.measured import CountTables, Measured, Spread, spreads_of
+from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart
+from leastnoise.strategy.periods import is_late, last_columns
 from leastnoise.strategy.query_columns import MANY_DIRECTIONS, QueryColumns, column_blocks, query_columns
 from leastnoise.strategy.rounding import rounded_triangle
+from leastnoise.strategy.time_order import spanning_in_order
 
 # What a record of each cell spends is listed up to this many cells.
 _MAX_LISTED = 2**17
@@ -152,6 +155,23 @@ class CombinedRows(Measured):
         every[self._cells.used] = np.array(costs, dtype=object)[self._cells.kind]
         return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in every)
 
+    def parts(self) -> Sequence[MeasuredPart]:
+        return [MeasuredPart(None, (self._form,), cells=self._cells)]
+
+    @cached_property
+    def _form(self) -> AxisForm:
+        """The rows over the kinds of cells, as the form of one axis of these."""
+        d = self._columns.shape[1]
+        self._require_writable(d)
+        columns = self._columns.take(np.arange(d)).astype(np.int64)
+        return AxisForm("whole", d, exact.as_integers(exact.product(self.coefficients, columns)))
+
+    def apply(self, x: Array) -> Array:
+        return np.asarray(self._triangle @ self.queries.apply(x))
+
+    def adjoint(self, y: Array) -> Array:
+        return self.queries.adjoint(self._triangle.T @ y)
+
     def dense(self) -> Array:
         self._require_writable()
         return exact.as_integers(exact.product(self.coefficients, self.queries.dense(np.int64)))
@@ -227,7 +247,7 @@ class CombinedRows(Measured):
         Q, triangle = linalg.qr(self._columns.take(self._spanning).T.astype(float), mode="economic")
         return Q, triangle
 
-    def _combinations(self, operator: Operator) -> Array:
+    def combinations(self, operator: Operator) -> Array:
         """L, (m, k), with L B nearest to the rows of an operator on the columns that span all directions."""
         from scipy import linalg
 
@@ -235,11 +255,15 @@ class CombinedRows(Measured):
             if known is operator:
                 return found
         Q, triangle = self._coordinates
-        rows = operator.columns(self._cells.first[self._spanning])
+        rows = self.seen_by_columns(operator)
         found = np.asarray(linalg.solve_triangular(triangle, (rows @ Q).T).T)
         if found.size <= _MAX_KEPT:
             self._last_combinations[:] = [(operator, found)]
         return found
+
+    def seen_by_columns(self, operator: Operator) -> Array:
+        """The rows of an operator on cells whose columns span all directions, (m, a few times k)."""
+        return operator.columns(self._cells.first[self._spanning])
 
     @cached_property
     def _last_combinations(self) -> list[tuple[Operator, Array]]:
@@ -250,13 +274,13 @@ class CombinedRows(Measured):
         """L C⁻¹, (m, k): how the noise on what is measured enters every answer."""
         from scipy import linalg
 
-        return np.asarray(linalg.solve_triangular(self._triangle, self._combinations(operator).T, trans=1).T)
+        return np.asarray(linalg.solve_triangular(self._triangle, self.combinations(operator).T, trans=1).T)
 
     def _within_reach(self, operator: Operator) -> Array:
         """Which rows of an operator are combinations of the queries, (m,) booleans, by random vectors."""
         n = self.n_cells
         signs = np.random.default_rng(0).choice([-1.0, 1.0], size=(n, _PROBES))
-        left = operator.apply(signs) - self._combinations(operator) @ self.queries.apply(signs)
+        left = operator.apply(signs) - self.combinations(operator) @ self.queries.apply(signs)
         lengths = operator.row_norms()
         return np.asarray(np.abs(left).max(axis=1) <= _PROBE_FACTOR * SPAN_TOL * np.maximum(lengths, 1e-300))
 
@@ -279,18 +303,6 @@ class CombinedRows(Measured):
         gains = [self._gains(workload.operator) for workload in (left, right)]
         return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
 
-    def spreads(self, workload: Workload) -> list[Spread]:
-        return spreads_of(self.variances_of(workload), workload)
-
-    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
-        w = workload.per_query(weights, "the weights")
-        return float(w @ self.variances_of(workload))
-
-    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        c = workload.per_query(caps, "the caps")
-        with np.errstate(over="ignore"):
-            return float((self.variances_of(workload) / c).max(initial=0))
-
     def _query_estimates(self, measurements: Array) -> Array:
         """C⁻¹ y: the answers to the queries that are combined."""
         from scipy import linalg
@@ -307,7 +319,7 @@ class CombinedRows(Measured):
         return np.asarray(self.queries.adjoint(linalg.solve(gram, self._query_estimates(measurements))))
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
-        return np.asarray(self._combinations(workload.operator) @ self._query_estimates(measurements))
+        return np.asarray(self.combinations(workload.operator) @ self._query_estimates(measurements))
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
@@ -320,6 +332,27 @@ class CombinedRows(Measured):
 
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
         raise DesignError("combinations of queries are measured with Gaussian noise only", field="noise")
+
+    def last_periods(self, workload: Workload, over: str) -> Array:
+        assert workload.schema is not None
+        periods = periods_of_cells(workload.schema, over)
+        ends = np.concatenate([last_columns(block, periods) for _, block in row_blocks(self.queries)])
+        return last_columns(self.coefficients, ends)
+
+    def through(self, workload: Workload, over: str, period: int) -> CombinedRows:
+        kept = np.flatnonzero(self.last_periods(workload, over) <= period)
+        return CombinedRows(
+            self.coefficients[np.ix_(kept, kept)],
+            Selected(self.queries, kept),
+            self.positions[kept],
+            scale=self.scale,
+            noise=self.noise,
+            neighbours=self.neighbours,
+        )
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        due = np.concatenate(due_of_batches(workload, over))
+        return not is_late(self._gains(workload.operator), due, self.last_periods(workload, over))
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {"kind": "combined"}, {
@@ -342,6 +375,30 @@ class CombinedProposal:
         self.coefficients, self.workload = coefficients, workload
         self.positions, self.longest = positions, longest
 
+    def in_time(self, workload: Workload, over: str) -> CombinedProposal:
+        """The same proposal with rows that can be measured period by period, as in `time_order`.
+
+        The queries that are combined are taken in the order in which they are due, each unless those before
+        it span it, and listed from the last to the first.
+        """
+        from scipy import linalg
+
+        kept = np.eye(len(self.positions), dtype=np.int64)
+        bare = combined_rows(
+            kept, workload, self.positions, scale=1, noise=str(GAUSSIAN), neighbours=str(ADD_REMOVE)
+        )
+        due = np.concatenate(due_of_batches(workload, over))
+        chosen = spanning_in_order(bare.seen_by_columns(workload.operator), due)
+        if len(chosen) != len(kept):
+            raise DesignError(
+                "the queries cannot be put in the order of time; try another method", field="over", given=over
+            )
+        # W = L B: what is measured on the queries chosen is C L⁻¹.
+        backwards = chosen[::-1]
+        L = bare.combinations(Selected(workload.operator, backwards))
+        C = linalg.qr(linalg.solve(L.T, self.coefficients.T).T, mode="r", check_finite=False)[0]
+        return CombinedProposal(np.triu(C), workload, backwards, self.longest)
+
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> CombinedRows:
         """The integer strategy that measures this within a privacy goal.
 
@@ -351,16 +408,16 @@ class CombinedProposal:
         """
         assert spare is None, "combinations of queries give every cell the same budget"
         C = rounded_triangle(self.coefficients, self.longest, goal, tol)
-        bare = combined_rows(C, self.workload, self.positions, 1, goal.noise, goal.neighbours)
-        strategy = bare.with_scale(least_scale(bare, goal))
-        check_spent(strategy, goal, None)
-        return strategy
+        bare = combined_rows(
+            C, self.workload, self.positions, scale=1, noise=goal.noise, neighbours=goal.neighbours
+        )
+        return within_goal(bare, goal)
 
 
 def combined_rows(
-    C: Array, workload: Workload, positions: Array, scale: int, noise: str, neighbours: str
+    C: Array, workload: Workload, positions: Array, *, scale: int, noise: str, neighbours: str
 ) -> CombinedRows:
     """Combinations of some queries of a workload."""
-    all_of_them = len(positions) == workload.shape[0]
+    all_of_them = np.array_equal(positions, np.arange(workload.shape[0]))
     queries = workload.operator if all_of_them else Selected(workload.operator, positions)
     return CombinedRows(C, queries, positions, scale=scale, noise=noise, neighbours=neighbours)

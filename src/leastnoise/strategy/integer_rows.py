@@ -4,35 +4,37 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import full_rank_inverse, svd, triangle_inverse
 from leastnoise.core.directed import float_above
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
-from leastnoise.core.operators import MAX_MULTIPLIED, Array, Operator, require_room, squared_rows
-from leastnoise.core.resources import threads_for_matrices_of
+from leastnoise.core.operators import MAX_MULTIPLIED, AllOnes, Array, Operator, require_room, squared_rows
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
-from leastnoise.query import InventedRecords, Workload
+from leastnoise.query import InventedRecords, Workload, periods_of_cells
 from leastnoise.strategy import laplace_tails
-from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, CountTables, Measured, Spread, spreads_of
+from leastnoise.strategy.axis_form import AxisForm, inverse_and_rank, threads_for_rows
+from leastnoise.strategy.measured import (
+    MAX_DENSE_STRATEGY,
+    CountTables,
+    KnownTotal,
+    Measured,
+    MeasuredPart,
+)
+from leastnoise.strategy.periods import is_some_late
 
-# The reconstruction treats directions this much weaker than the strongest as absent.
-_RANK_TOL = 1e-11
+# A cell of which a total knows a smaller part than this is not in it.
+_KNOWN_PART = 1e-9
 
 
 # Entries of a strategy, at most, that are all multiplied by invented counts; of a larger one, the columns of
 # the cells that have any.
 _MAX_CHECKED = 2**22
-
-# Entries from which it is worth a millisecond to decide how many threads multiply them.
-_WORTH_DECIDING = 2**18
 
 
 class Strategy(Operator, Measured):
@@ -43,6 +45,7 @@ class Strategy(Operator, Measured):
     """
 
     entries: Array
+    noun = "rows"
 
     def __init__(self, rows: Array, *, scale: int, noise: str, neighbours: str = ADD_REMOVE) -> None:
         self._keep(scale=scale, noise=noise_named(noise), neighbours=neighbours_named(neighbours))
@@ -109,6 +112,11 @@ class Strategy(Operator, Measured):
         """Δ² (Gaussian) or Δ₁ (Laplace): the largest effect of one record, exactly."""
         return max(self.column_costs)
 
+    def farthest_from(self, cell: int) -> int:
+        """The cell whose column differs most from that of another, in floats."""
+        A = self._floats
+        return int(np.argmax((np.abs(A - A[:, [cell]]) ** self.noise.power).sum(axis=0)))
+
     @property
     def profile(self) -> Array:
         """What a record of each cell spends, (n,): μ² (Gaussian) or ε (Laplace), rounded up."""
@@ -121,24 +129,7 @@ class Strategy(Operator, Measured):
 
     @cached_property
     def _inverse_and_rank(self) -> tuple[Array, int]:
-
-        A = self._floats
-        r, n = self.shape
-        if r == n and np.count_nonzero(A) == np.count_nonzero(np.diag(A)) == n:
-            return np.diag(1 / np.diag(A)), n
-        if exact.is_full_triangle(self.entries):
-            return triangle_inverse(A), n
-        if exact.is_full_triangle(self.entries.T):
-            return triangle_inverse(A.T).T, n
-        if not A.any():
-            return np.zeros((n, r)), 0
-        with self._threads():
-            quick = full_rank_inverse(A)
-        if quick is not None:
-            return quick, min(r, n)
-        U, s, Vt = svd(A)
-        kept = s > _RANK_TOL * s[0]
-        return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T), int(kept.sum())
+        return inverse_and_rank(self.entries, self._floats)
 
     @property
     def covariance(self) -> Array:
@@ -176,18 +167,13 @@ class Strategy(Operator, Measured):
         """Whether every row of an operator can be answered without bias."""
         if self.is_full_rank:
             return True
-        with self._threads():
+        with threads_for_rows(*self.shape):
             spanning = operator.basis()
             step = max(1, 2**22 // spanning.shape[1])
             return all(
                 self.spans(spanning.rows(np.arange(start, min(start + step, spanning.shape[0])))).all()
                 for start in range(0, spanning.shape[0], step)
             )
-
-    def _threads(self) -> AbstractContextManager[None]:
-        """One thread for few rows over many cells, which wait for each other more than they compute."""
-        r, n = self.shape
-        return threads_for_matrices_of(r) if r * n >= _WORTH_DECIDING else nullcontext()
 
     def can_answer_all(self, workload: Workload) -> bool:
         return self.can_answer(workload.operator)
@@ -209,9 +195,6 @@ class Strategy(Operator, Measured):
         gains = [workload.operator.apply(self.pseudo_inverse) for workload in (left, right)]
         return np.asarray(self.noise_variance * (gains[0] @ gains[1].T))
 
-    def spreads(self, workload: Workload) -> list[Spread]:
-        return spreads_of(self.variances_of(workload), workload)
-
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
         w = workload.per_query(weights, "the weights")
         # In counts, so that squares of weights and scales do not meet.
@@ -230,13 +213,35 @@ class Strategy(Operator, Measured):
                     total += float(np.vdot(part, V @ part))
         return total
 
-    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        c = workload.per_query(caps, "the caps")
-        with np.errstate(over="ignore"):
-            return float((self.variances_of(workload) / c).max(initial=0))
-
     def exact_answers(self, tables: CountTables) -> Array:
         return self.answers(tables(None)[0].reshape(-1))
+
+    def parts(self) -> Sequence[MeasuredPart]:
+        return [MeasuredPart(None, (self._form,))]
+
+    @cached_property
+    def _form(self) -> AxisForm:
+        """The rows as the form of one axis of all cells."""
+        return AxisForm("whole", self.n_cells, self.entries)
+
+    def held_rows(self) -> Array:
+        return self._floats
+
+    def known_total(self, everyone: Workload) -> KnownTotal | None:
+        is_measured = self.entries.any(axis=0)
+        every_cell = AllOnes(self.n_cells)
+        if self.can_answer(every_cell):
+            error = math.sqrt(float(self.variances(every_cell)[0]))
+            return KnownTotal(np.ones(self.n_cells), error, is_of_all=True)
+        # The part of the total that is known: A⁺A 1.
+        gain = self.pseudo_inverse.sum(axis=0)
+        known = self.adjoint(gain)
+        # Zero up to rounding is no part of it.
+        if not (known[is_measured] > _KNOWN_PART).all():
+            return None
+        error = math.sqrt(self.noise_variance) * float(np.linalg.norm(gain))
+        # A cell that nobody measures may hold any number of records, even where the others are counted whole.
+        return KnownTotal(np.where(is_measured, known, 1.0), error, is_of_all=False)
 
     def estimates(self, measurements: Array) -> Array:
         y, G = measurements.astype(float), self.pseudo_inverse
@@ -280,6 +285,20 @@ class Strategy(Operator, Measured):
 
         return laplace_tails.half_widths(gains, scale=self.scale, alpha=alpha)
 
+    def through(self, workload: Workload, over: str, period: int) -> Strategy:
+        rows = self.entries[self.last_periods(workload, over) <= period]
+        return Strategy(rows, scale=self.scale, noise=self.noise, neighbours=self.neighbours)
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        assert workload.schema is not None
+        periods = periods_of_cells(workload.schema, over)
+        ends = self.last_periods(workload, over)
+        r, n = self.shape
+        if r == n and self.is_full_rank and _counts(ends, periods) == _counts(periods, periods):
+            # As many independent rows as there are cells up to a period span all of them.
+            return True
+        return not is_some_late(partial(self.gains_of, workload), workload, over, ends, n)
+
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {}, {"rows": exact.to_limbs(self.entries)}
 
@@ -297,3 +316,9 @@ class Strategy(Operator, Measured):
     def __repr__(self) -> str:
         r, n = self.shape
         return f"Strategy({r:,} integer rows over {n:,} cells, {self.noise} noise of scale {self.scale:,})"
+
+
+def _counts(numbers: Array, periods: Array) -> list[int]:
+    """How many there are up to each period."""
+    found: list[int] = np.cumsum(np.bincount(numbers, minlength=int(periods.max()) + 1)).tolist()
+    return found

@@ -10,15 +10,11 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
-from leastnoise.query import Axis
-from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.query import Axis, Workload
+from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.budget import within_goal
+from leastnoise.strategy.grid import multipliers_on_grid, on_grid
 from leastnoise.strategy.joint_rows import JointRows
-from leastnoise.strategy.rounding import bits_for_scale, finer_bits
-from leastnoise.strategy.structured.axis_form import AxisForm
-
-# Bits of the largest multiplier. One that is 2^18 times smaller still has 22 bits, and rounding moves its
-# variance by a share of 2^-22, up or down.
-_MULTIPLIER_BITS = 40
 
 
 def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total: bool) -> AxisForm:
@@ -39,7 +35,7 @@ def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total
     largest = np.abs(coefficients).max(axis=1, keepdims=True)
     if not largest.all():
         raise DesignError("a row found is zero", field="strategy", remedy="rescale the queries' rows")
-    grid = np.rint(coefficients / largest * 2.0**bits).astype(np.int64)
+    grid = on_grid(coefficients / largest, bits)
     rows = grid if basis is None else exact.as_integers(exact.product(grid, exact.as_integers(basis)))
     if has_total:
         rows = np.array(rows)
@@ -66,6 +62,10 @@ class JointProposal:
     forms: tuple[AxisForm, ...]
     omega: Array
 
+    def in_time(self, workload: Workload, over: str) -> JointProposal:
+        """The same; a plan whose rows are not in the order of time is refused."""
+        return self
+
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> JointRows:
         """The integer strategy that measures this within a privacy goal.
 
@@ -85,22 +85,8 @@ class JointProposal:
                 field="weights",
                 remedy="rescale the queries' rows",
             )
-        roots = np.sqrt(self.omega / self.omega.max())
-        # Where the budget is large, many bits, so that the noise is many steps of the grid wide.
-        bits = max(_MULTIPLIER_BITS, bits_for_scale(goal, tol)) + finer_bits(tol)
-        real = np.rint(np.ldexp(roots, min(bits, _MOST_BITS)))
-        is_wide = bits > exact.SAFE_BITS - 1
-        k = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
-        k = np.where((self.omega > 0) & (k < 1), 1, k)
-        if bits > _MOST_BITS:
-            k = k.astype(object) << (bits - _MOST_BITS)
+        k = multipliers_on_grid(np.sqrt(self.omega / self.omega.max()), goal, tol)
         bare = JointRows(
             self.axes, self.forms, exact.as_integers(k), scale=1, noise=goal.noise, neighbours=goal.neighbours
         )
-        strategy = bare.with_scale(least_scale(bare, goal, spare))
-        check_spent(strategy, goal, spare)
-        return strategy
-
-
-# Bits beyond which floats overflow; more are appended as zeros.
-_MOST_BITS = 900
+        return within_goal(bare, goal, spare)

@@ -25,9 +25,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
+from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
@@ -45,14 +46,19 @@ from leastnoise.query import (
     axes_from_plain,
     axes_to_plain,
     in_schema_order,
-    products_of,
 )
-from leastnoise.strategy.measured import CountTables, Measured, Spread
-from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
-from leastnoise.strategy.structured.integer_blocks import cross_tables
+from leastnoise.strategy.axis_form import AxisForm, form_from_parts
+from leastnoise.strategy.measured import CountTables, MeasuredPart
+from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
+from leastnoise.strategy.stored import starts_of
+from leastnoise.strategy.structured.accuracy import row_shape
+from leastnoise.strategy.structured.gram import BlockOfAxes
+from leastnoise.strategy.structured.integer_blocks import cross_tables, number_of_cell, tables_asked
+from leastnoise.strategy.structured.over_axes import OverAxes
+from leastnoise.strategy.structured.view import distance_of_products
 
 
-class JointRows(Measured):
+class JointRows(OverAxes["JointView"]):
     """Products of rows, each with a multiplier of its own; see (1).
 
     Args:
@@ -64,7 +70,6 @@ class JointRows(Measured):
         DesignError: if they do not fit, or the rows of an axis are not independent, exactly.
     """
 
-    axes: tuple[Axis, ...]
     forms: tuple[AxisForm, ...]
     multipliers: Array
 
@@ -82,7 +87,7 @@ class JointRows(Measured):
         self._check_noise()
         k = exact.as_integers(multipliers)
         k.setflags(write=False)
-        self._keep(axes=tuple(axes), forms=tuple(forms), multipliers=k)
+        self._keep(axes=tuple(axes), forms=tuple(forms), multipliers=k, _views=WeakKeyDictionary())
         self._check()
 
     def _check(self) -> None:
@@ -118,15 +123,6 @@ class JointRows(Measured):
     def n_measured(self) -> int:
         return len(self._measured)
 
-    @property
-    def n_cells(self) -> int:
-        return math.prod(axis.size for axis in self.axes)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many integers are measured, over how many cells."""
-        return self.n_measured, self.n_cells
-
     def dense(self) -> Array:
         self._require_writable()
         total: Array = np.ones((1, 1), dtype=object)
@@ -154,6 +150,11 @@ class JointRows(Measured):
         return self.neighbours.change_cost(int(self.costs.max()), self.noise)
 
     @property
+    def costliest_cell(self) -> int:
+        worst = np.unravel_index(int(np.argmax(self.costs)), self.costs.shape)
+        return number_of_cell(self.axes, [int(value) for value in worst])
+
+    @property
     def column_costs(self) -> tuple[int, ...]:
         self._require_listable()
         costs = in_schema_order(self.axes, self.costs.reshape(-1))
@@ -163,12 +164,36 @@ class JointRows(Measured):
 
     def exact_answers(self, tables: CountTables) -> Array:
         self.require_measurable()
+        return self._through_rows(np.arange(len(self.multipliers)), tables)
+
+    def _through_rows(self, rows: Array, tables: CountTables) -> Array:
+        """The exact answers of all products with some rows of the first axis, in order."""
         every = tuple(range(len(self.axes)))
         table = next(iter(cross_tables(self.axes, [every], tables)))
-        answers = exact.products_along_axes([self._rows(a) for a in every], table).reshape(-1)
-        return np.asarray(
-            answers[self._measured] * self.multipliers.reshape(-1).astype(object)[self._measured]
-        )
+        along = [self._rows(0)[rows], *(self._rows(a) for a in every[1:])]
+        answers = exact.products_along_axes(along, table).reshape(-1)
+        k = self.multipliers[rows].reshape(-1)
+        measured = np.flatnonzero(k != 0)
+        return np.asarray(answers[measured] * k.astype(object)[measured])
+
+    @cached_property
+    def block_starts(self) -> Array:
+        counts = (self.multipliers != 0).reshape(len(self.multipliers), -1).sum(axis=1, dtype=np.int64)
+        # A row of the first axis that has no part in anything is no block of its own.
+        return starts_of(counts[counts > 0])
+
+    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]]:
+        every = tuple(range(len(self.axes)))
+        return tables_asked(self.axes, [every])
+
+    def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
+        """What is measured with some rows of the first axis."""
+        rows = np.flatnonzero((self.multipliers != 0).reshape(len(self.multipliers), -1).any(axis=1))
+        return self._through_rows(rows[first:last], tables)
+
+    def parts(self) -> list[MeasuredPart]:
+        names = tuple(axis.names for axis in self.axes)
+        return [MeasuredPart(names, self.forms, self.multipliers.reshape(-1))]
 
     def _rows(self, place: int) -> Array:
         rows = self.forms[place].rows
@@ -177,127 +202,26 @@ class JointRows(Measured):
 
     # What is asked ----------------------------------------------------------------------------------
 
-    def products(self, workload: Workload) -> Products:
-        """A workload as products over the axes of the strategy.
-
-        Raises:
-            DesignError: if some query ties them together.
-        """
-        products = products_of(workload, self.axes)
-        if products is None:
-            raise DesignError(
-                "the strategy cannot answer queries that tie its axes together", field="workload"
-            )
-        return products
-
-    def _asked(self, products: Products, term: ProductTerm) -> list[Operator | None]:
-        """What a product asks of every axis; None where it adds up all values."""
-        found: list[Operator | None] = [None] * len(self.axes)
-        for place, kind in zip(term.places, term.kinds, strict=True):
-            found[place] = products.kinds[place][kind].operator
-        return found
-
-    def can_answer_all(self, workload: Workload) -> bool:
-        return self.first_unanswerable(workload) is None
-
-    def first_unanswerable(self, workload: Workload) -> int | None:
-        products = products_of(workload, self.axes)
-        if products is None:
-            return 0
-        spans: dict[tuple[int, int], bool] = {}
-
-        def is_spanned(place: int, kind: int, operator: Operator | None) -> bool:
-            if (place, kind) not in spans:
-                form = self.forms[place]
-                spans[place, kind] = bool(needed_rows(form, operator).any()) and (
-                    form.spans(AllOnes(form.size) if operator is None else operator)
-                )
-            return spans[place, kind]
-
-        missing = self.multipliers == 0
-        for term in products.terms:
-            if products.is_zero(term):
-                continue
-            kinds = dict(zip(term.places, term.kinds, strict=True))
-            asked = self._asked(products, term)
-            if not all(is_spanned(a, kinds.get(a, -1), operator) for a, operator in enumerate(asked)):
-                return term.start
-            needed = [
-                np.flatnonzero(needed_rows(form, operator))
-                for form, operator in zip(self.forms, asked, strict=True)
-            ]
-            if missing[np.ix_(*needed)].any():
-                return term.start
-        return None
-
-    def distance_of(self, workload: Workload) -> float:
-        products = self.products(workload)
-        apart = [
-            [form.distance_of(kind.operator) if form.spans(kind.operator) else 0.0 for kind in kinds]
-            for form, kinds in zip(self.forms, products.kinds, strict=True)
-        ]
-        if not any(map(any, apart)):
-            return 0.0
-        return max(
-            math.expm1(sum(math.log1p(apart[a][k]) for a, k in zip(term.places, term.kinds, strict=True)))
-            for term in products.terms
-        )
+    def _new_view(self, products: Products) -> JointView:
+        return JointView(self, products)
 
     # Accuracy ---------------------------------------------------------------------------------------
 
     @property
-    def _variances(self) -> Array:
+    def row_variances(self) -> Array:
         """σ²/k² of every product of rows; 0 where it is not measured, and has no part in any answer."""
         k = self.multipliers.astype(float)
         unit = math.sqrt(self.noise_variance)
         return np.divide(unit, k, out=np.zeros(k.shape), where=k > 0) ** 2
 
-    def _gain(self, place: int, operator: Operator | None) -> Array:
-        """w G of every row of what is asked of an axis, (rows, r_a)."""
-        form = self.forms[place]
-        if operator is None:
-            return form.total_gain()[None, :]
-        require_room(operator.shape[0], form.n_rows, "how answers depend on what is measured")
-        return form.gain_of(operator)
-
-    def term_variances(self, products: Products, term: ProductTerm) -> Array:
-        """(3) for every query of a product, (n_rows,), in the order of its labels."""
-        values = self._variances
-        for a, operator in enumerate(self._asked(products, term)):
-            values = _along(self._gain(a, operator) ** 2, values, a)
-        return term.in_workload_order(values.reshape(-1))
-
-    def _terms(self, workload: Workload) -> Iterator[tuple[ProductTerm, Array]]:
-        """Every product of a workload, and the variances of its queries."""
-        products = self.products(workload)
-        for term in products.terms:
-            yield term, self.term_variances(products, term)
-
-    def variances_of(self, workload: Workload) -> Array:
-        require_room(workload.shape[0], 1, "the variances")
-        result = np.empty(workload.shape[0])
-        for term, variances in self._terms(workload):
-            result[term.start : term.start + term.n_rows] = variances
-        return result
-
-    def covariances_of(self, left: Workload, right: Workload) -> Array:
-        require_room(left.shape[0], right.shape[0], "the covariances")
-        result = np.empty((left.shape[0], right.shape[0]))
-        of_left, of_right = self.products(left), self.products(right)
-        for one in of_left.terms:
-            for other in of_right.terms:
-                part = self._term_covariances(self._asked(of_left, one), self._asked(of_right, other))
-                part = other.in_workload_order(one.in_workload_order(part).T).T
-                rows = slice(one.start, one.start + one.n_rows)
-                result[rows, other.start : other.start + other.n_rows] = part
-        return result
-
-    def _term_covariances(self, one: Sequence[Operator | None], other: Sequence[Operator | None]) -> Array:
-        values = self._variances
-        for a, (mine, yours) in enumerate(zip(one, other, strict=True)):
-            left, right = self._gain(a, mine), self._gain(a, yours)
-            require_room(len(left) * len(right), values.size, "the covariances")
-            pairs = left[:, None, :] * right[None, :, :]
+    def _term_covariances(
+        self, left: JointView, one: ProductTerm, right: JointView, other: ProductTerm
+    ) -> Array:
+        values = self.row_variances
+        for a, (mine, yours) in enumerate(zip(left.asked(one), right.asked(other), strict=True)):
+            pair = left.gain(a, mine), right.gain(a, yours)
+            require_room(len(pair[0]) * len(pair[1]), values.size, "the covariances")
+            pairs = pair[0][:, None, :] * pair[1][None, :, :]
             # The first axis is the next one to go; pairs of rows are put last.
             values = np.tensordot(values, pairs, axes=(0, 2))
         n = len(self.axes)
@@ -305,133 +229,83 @@ class JointRows(Measured):
         values = values.transpose(order)
         return np.asarray(values.reshape(math.prod(values.shape[:n]), -1))
 
-    def spreads(self, workload: Workload) -> list[Spread]:
-        of_blocks: list[list[Array]] = [[] for _ in workload.blocks]
-        for term, variances in self._terms(workload):
-            of_blocks[term.block].append(variances)
-        result = []
-        for parts in of_blocks:
-            v = np.sort(np.concatenate(parts))
-            middle = float(v[(len(v) - 1) // 2])
-            result.append(Spread(math.sqrt(v[0]), math.sqrt(middle), math.sqrt(v[-1]), math.fsum(v) / len(v)))
-        return result
-
-    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
-        if not all(len(own) == 1 for own in weights):
-            return math.fsum(workload.per_query(weights, "the weights") * self.variances_of(workload))
-        products = self.products(workload)
-        sums: dict[tuple[int, int], Array] = {}
-        v = self._variances
-        total = []
-        for term in products.terms:
-            kinds = dict(zip(term.places, term.kinds, strict=True))
-            values = v
-            for a in reversed(range(len(self.axes))):
-                key = (a, kinds.get(a, -1))
-                if key not in sums:
-                    sums[key] = self._summed_gains(products, *key)
-                values = values @ sums[key]
-            total.append(float(weights[term.block][0]) * float(values))
-        return math.fsum(total)
-
-    def _summed_gains(self, products: Products, place: int, kind: int) -> Array:
-        """Σ (w G)² over the rows of a kind, (r_a,); of the total for kind −1."""
-        form = self.forms[place]
-        if kind < 0:
-            return form.total_gain() ** 2
-        G = form.inverse
-        return np.asarray(((products.kinds[place][kind].gram @ G) * G).sum(axis=0))
-
-    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        if not all(len(own) == 1 for own in caps):
-            c = workload.per_query(caps, "the caps")
-            with np.errstate(over="ignore"):
-                return float((self.variances_of(workload) / c).max(initial=0))
-        with np.errstate(over="ignore"):
-            # Squares of standard errors, which is what targets are compared with.
-            return max(
-                math.sqrt(variances.max(initial=0.0)) ** 2 / float(caps[term.block][0])
-                for term, variances in self._terms(workload)
-            )
-
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
         raise DesignError("rows with joint weights are for Gaussian noise", field="noise")
 
     # From integers to answers -------------------------------------------------------------------------
 
-    def _components(self, y: Array) -> Array:
+    def _known(self, measurements: Array) -> Array:
         """y/k of every product of rows, (r_1, …, r_d, draws); 0 where it is not measured."""
-        k = self.multipliers.reshape(-1)[self._measured]
         # A quotient of Python integers is correctly rounded, however wide they are.
-        wide = y.dtype == object
-        values = (y / k.astype(object)[:, None]).astype(float) if wide else y / k.astype(float)[:, None]
-        placed = np.zeros((self.multipliers.size, y.shape[1]))
+        kind = object if measurements.dtype == object else float
+        k = self.multipliers.reshape(-1)[self._measured].astype(kind)
+        values = (measurements / k[:, None]).astype(float)
+        placed = np.zeros((self.multipliers.size, measurements.shape[1]))
         placed[self._measured] = values
-        return placed.reshape(*self.multipliers.shape, y.shape[1])
+        return placed.reshape(*self.multipliers.shape, measurements.shape[1])
 
     def estimates(self, measurements: Array) -> Array:
         require_room(self.n_cells, 1, "the estimated cells")
-        cells = self._components(measurements[:, None])
+        cells = self._known(measurements[:, None])
         for a, form in enumerate(self.forms):
             cells = _along(form.inverse, cells, a)
         return in_schema_order(self.axes, cells.reshape(-1))
 
-    def answers_of(self, workload: Workload, measurements: Array) -> Array:
-        return self._answers(workload, measurements[:, None])[:, 0]
-
-    def _answers(self, workload: Workload, y: Array) -> Array:
-        """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
-        require_room(workload.shape[0], y.shape[1], "the answers")
-        products = self.products(workload)
-        result = np.empty((workload.shape[0], y.shape[1]))
-        components = self._components(y)
-        for term in products.terms:
-            values = self._term_values(products, term, components)
-            result[term.start : term.start + term.n_rows] = values
-        return result
-
-    def _term_values(self, products: Products, term: ProductTerm, components: Array) -> Array:
-        """The answers to one product, (n_rows, draws), in the order of its labels."""
-        values = components
-        for a, operator in enumerate(self._asked(products, term)):
+    def _term_values(self, view: JointView, term: ProductTerm, known: Array) -> Array:
+        values = known
+        for a, operator in enumerate(view.asked(term)):
             if operator is None:
                 values = _along(self.forms[a].total_gain()[None, :], values, a)
             else:
                 front = np.moveaxis(_along(self.forms[a].inverse, values, a), a, 0)
                 found = operator.apply(front.reshape(len(front), -1))
                 values = np.moveaxis(found.reshape(-1, *front.shape[1:]), 0, a)
-        return term.in_workload_order(values.reshape(term.n_rows, -1))
+        return values.reshape(*row_shape(view.products, term), -1)
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
     ) -> Array:
-        products = self.products(workload)
-        components = self._components(self.exact_answers(records.tables)[:, None])
-        starts = [term.start for term in products.terms]
-        known: dict[ProductTerm, Array] = {}
-        found = []
-        for query in queries:
-            term = products.terms[bisect_right(starts, query) - 1]
-            if term not in known:
-                known[term] = self._term_values(products, term, components)
-            found.append(float(known[term][query - term.start, 0]))
-        return np.array(found)
+        view = self.view(workload)
+        measured = self._known(self.exact_answers(records.tables)[:, None])
+        starts = [term.start for term in view.products.terms]
+        asked = [view.products.terms[bisect_right(starts, query) - 1] for query in queries]
+        known = {term: self._labelled_values(view, term, measured, 1) for term in dict.fromkeys(asked)}
+        pairs = zip(asked, queries, strict=True)
+        return np.array([known[term][query - term.start, 0] for term, query in pairs])
 
-    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
-        return partial(self._answers, workload)
+    # All cells at once ------------------------------------------------------------------------------
 
-    # What cells tell about one another ----------------------------------------------------------------
+    def _blocks_of_axes(self) -> list[BlockOfAxes]:
+        return [BlockOfAxes(dict(enumerate(self.forms)), self.multipliers.astype(float))]
 
-    def information_times(self, cells: Array) -> Array:
-        """AᵀA x/ν for numbers x of all cells, (n,), in the order of the axes; ν is the noise's variance."""
-        values = cells.reshape([axis.size for axis in self.axes])
-        for a in range(len(self.axes)):
-            values = _along(self._rows(a).astype(float), values, a)
-        k = self.multipliers.astype(float)
-        values = values * (k / math.sqrt(self.noise_variance)) ** 2
-        for a in range(len(self.axes)):
-            values = _along(self._rows(a).T.astype(float), values, a)
-        return np.asarray(values.reshape(-1))
+    # Period by period -------------------------------------------------------------------------------
+
+    def _ends_along(self, place: int) -> Array:
+        return last_columns(self._rows(place), np.arange(self.axes[place].size))
+
+    def through(self, workload: Workload, over: str, period: int) -> JointRows:
+        place = axis_of_time([axis.names for axis in self.axes], over)
+        kept = np.flatnonzero(self._ends_along(place) <= period)
+        forms = list(self.forms)
+        forms[place] = AxisForm("whole", self.axes[place].size, self._rows(place)[kept])
+        return JointRows(
+            self.axes,
+            forms,
+            np.take(self.multipliers, kept, axis=place),
+            scale=self.scale,
+            noise=self.noise,
+            neighbours=self.neighbours,
+        )
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        place = axis_of_time([axis.names for axis in self.axes], over)
+        ends = self._ends_along(place)
+        periods, view = np.arange(self.axes[place].size), self.view(workload)
+        # A sum over all periods is due at the very end.
+        return not any(
+            is_late(view.gain(place, kind.operator), last_columns(kind.operator.dense(), periods), ends)
+            for kind in view.products.kinds[place]
+        )
 
     # Files ------------------------------------------------------------------------------------------
 
@@ -449,6 +323,106 @@ class JointRows(Measured):
             f"JointRows({self.n_measured:,} integers, {in_figures(self.n_cells)} cells, "
             f"{self.noise} noise of scale {self.scale:,})"
         )
+
+
+class JointView:
+    """The products of a workload, and what rows with joint weights make of them."""
+
+    def __init__(self, strategy: JointRows, products: Products) -> None:
+        # Not the strategy itself, which holds the view.
+        self._forms, self._multipliers = strategy.forms, strategy.multipliers
+        self._row_variances = strategy.row_variances
+        self.products = products
+
+    def asked(self, term: ProductTerm) -> list[Operator | None]:
+        """What a product asks of every axis; None where it adds up all values."""
+        found: list[Operator | None] = [None] * len(self._forms)
+        for place, kind in zip(term.places, term.kinds, strict=True):
+            found[place] = self.products.kinds[place][kind].operator
+        return found
+
+    def gain(self, place: int, operator: Operator | None) -> Array:
+        """w G of every row of what is asked of an axis, (rows, r_a)."""
+        form = self._forms[place]
+        if operator is None:
+            return form.total_gain()[None, :]
+        require_room(operator.shape[0], form.n_rows, "how answers depend on what is measured")
+        return form.gain_of(operator)
+
+    @cached_property
+    def first_unanswerable(self) -> int | None:
+        """The first row of a product of which some part is not measured; None if there is none."""
+        spans: dict[tuple[int, int], bool] = {}
+
+        def is_spanned(place: int, kind: int, operator: Operator | None) -> bool:
+            if (place, kind) not in spans:
+                form = self._forms[place]
+                spans[place, kind] = bool(needed_rows(form, operator).any()) and (
+                    form.spans(AllOnes(form.size) if operator is None else operator)
+                )
+            return spans[place, kind]
+
+        missing = self._multipliers == 0
+        for term in self.products.terms:
+            if self.products.is_zero(term):
+                continue
+            kinds = dict(zip(term.places, term.kinds, strict=True))
+            asked = self.asked(term)
+            if not all(is_spanned(a, kinds.get(a, -1), operator) for a, operator in enumerate(asked)):
+                return term.start
+            needed = [
+                np.flatnonzero(needed_rows(form, operator))
+                for form, operator in zip(self._forms, asked, strict=True)
+            ]
+            if missing[np.ix_(*needed)].any():
+                return term.start
+        return None
+
+    @cached_property
+    def distance(self) -> float:
+        """How far the products that are answered lie from those asked, as in `Measured.distance_of`."""
+        kinds = self.products.kinds
+        return distance_of_products(
+            self.products,
+            [(form,) for form in self._forms],
+            lambda place, form, kind: form.spans(kinds[place][kind].operator),
+        )
+
+    def term_variances(self, term: ProductTerm) -> Array:
+        """(3) for every query of a product, rows along its axes."""
+        values = self._row_variances
+        for a, operator in enumerate(self.asked(term)):
+            values = _along(self.gain(a, operator) ** 2, values, a)
+        return values.reshape(row_shape(self.products, term))
+
+    @cached_property
+    def constant_variances(self) -> Array:
+        """NaN for every product: its rows are of several variances."""
+        return np.full(len(self.products.terms), math.nan)
+
+    @cached_property
+    def variance_sums(self) -> Array:
+        """The sum of the variances of every product's rows."""
+        sums: dict[tuple[int, int], Array] = {}
+        total = []
+        for term in self.products.terms:
+            kinds = dict(zip(term.places, term.kinds, strict=True))
+            values = self._row_variances
+            for a in reversed(range(len(self._forms))):
+                key = (a, kinds.get(a, -1))
+                if key not in sums:
+                    sums[key] = self._summed_gains(*key)
+                values = values @ sums[key]
+            total.append(float(values))
+        return np.array(total)
+
+    def _summed_gains(self, place: int, kind: int) -> Array:
+        """Σ (w G)² over the rows of a kind, (r_a,); of the total for kind −1."""
+        form = self._forms[place]
+        if kind < 0:
+            return form.total_gain() ** 2
+        G = form.inverse
+        return np.asarray(((self.products.kinds[place][kind].gram @ G) * G).sum(axis=0))
 
 
 def needed_rows(form: AxisForm, operator: Operator | None) -> Array:

@@ -1,10 +1,14 @@
 """What every kind of strategy has in common: integers to measure, one scale of noise, and what follows.
 
     integer_rows    rows over all cells, as one integer matrix
+    query_rows      the same where every query is answered by its own measurement
+    combined_rows   combinations of few queries over many cells
+    joint_rows      products of rows over the axes, each with a multiplier of its own
     structured      blocks of products, for domains that no matrix holds
 
-Both are exact where privacy is concerned, and both answer the same questions about accuracy, for any
-workload over the same cells. Sizes are Python integers: a structured strategy may speak of 10^40 cells.
+All are exact where privacy is concerned, and all answer the same questions, for any workload over the same
+cells; who holds a strategy never asks of which kind it is. Sizes are Python integers: a structured strategy
+may speak of 10^40 cells.
 """
 
 from __future__ import annotations
@@ -15,19 +19,21 @@ from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 
 from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy import Neighbours, Noise
-from leastnoise.query import CellClasses, InventedRecords, Workload
-
-# More integers than this are not measured: with their noise they are Python integers, some 60 bytes each.
-MAX_MEASURED = 2**25
+from leastnoise.query import CellClasses, InventedRecords, Schema, Workload, periods_of_cells
+from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.periods import axis_of_time, last_columns
+from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
+from leastnoise.strategy.structured.gram import ProductGram
 
 # A published strategy beyond this many entries is left implicit.
 MAX_DENSE_STRATEGY = 10**7
@@ -50,18 +56,60 @@ class Spread:
     mean_square: float
 
 
-def spreads_of(variances: Array, workload: Workload) -> list[Spread]:
-    """Standard errors of each batch from the variance of every query."""
-    parts = [variances[workload.rows_of(name)] for name in workload.names]
-    return [
-        Spread(
-            math.sqrt(part.min()),
-            float(np.median(np.sqrt(part))),
-            math.sqrt(part.max()),
-            float(part.mean()),
-        )
-        for part in parts
-    ]
+class MeasuredPart(NamedTuple):
+    """Integers that are measured together: a matrix for every axis of one cross table, multiplied crosswise.
+
+    Attributes:
+        axes: the attributes of each axis of the cross table; None for the table of all cells as one axis.
+        forms: the matrix of each of its axes, in order.
+        multipliers: for every product of rows, the last axis fastest, what it is multiplied by, 0 where it is
+            not measured; or one number for all of them.
+        cells: where cells of several kinds are added up first, which those are, and what is measured of them.
+    """
+
+    axes: tuple[tuple[str, ...], ...] | None
+    forms: tuple[AxisForm, ...]
+    multipliers: int | Array = 1
+    cells: Cells | None = None
+
+    def last_periods(self, schema: Schema, over: str) -> Array:
+        """The number of the last period that each of its integers counts.
+
+        Raises:
+            DesignError: if no axis is time alone.
+        """
+        assert self.cells is None, "cells of one kind may be of several periods"
+        if self.axes is None:
+            return last_columns(_rows_of(self.forms[0]), periods_of_cells(schema, over))
+        place = axis_of_time(self.axes, over)
+        shape = [form.n_rows for form in self.forms]
+        ends = last_columns(_rows_of(self.forms[place]), np.arange(self.forms[place].size))
+        ends = ends.reshape([-1 if a == place else 1 for a in range(len(shape))])
+        ends = np.broadcast_to(ends, shape).reshape(-1)
+        return ends if isinstance(self.multipliers, int) else ends[self.multipliers != 0]
+
+
+def _rows_of(form: AxisForm) -> Array:
+    return form.entries() if form.rows is None else form.rows
+
+
+@dataclass(frozen=True, eq=False)
+class KnownTotal:
+    """A row p > 0 of what is measured, over the cells that are measured: how many records there are.
+
+    Attributes:
+        row: p, one number per cell; 1 where a cell is not measured.
+        error: the standard error of p x.
+        is_of_all: whether p counts every record once, those of all cells.
+    """
+
+    row: Array
+    error: float
+    is_of_all: bool
+
+
+# The answers and variances of some queries of a product: its number, the first query, the one after the last.
+AnswerPieces = Callable[[int, int, int], tuple[Array, Array]]
 
 
 class Measured(ABC):
@@ -74,6 +122,9 @@ class Measured(ABC):
     scale: int
     noise: Noise
     neighbours: Neighbours
+
+    # What the integers are called where a plan is described.
+    noun: ClassVar[str] = "sums"
 
     def _keep(self, **values: object) -> None:
         """Set what a constructor was given, which nothing else does."""
@@ -143,6 +194,16 @@ class Measured(ABC):
         """
         return [Fraction(cost, self.unit) for cost in self.column_costs]
 
+    @property
+    def costliest_cell(self) -> int:
+        """A cell whose record spends most, as far as the strategy says; the first if none spends."""
+        costs = self.column_costs
+        return max(range(len(costs)), key=costs.__getitem__)
+
+    def farthest_from(self, cell: int) -> int | None:
+        """A cell whose column differs most from that of another, where all columns are held; else None."""
+        return None
+
     @abstractmethod
     def dense(self) -> Array:
         """The integers as rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries."""
@@ -185,22 +246,30 @@ class Measured(ABC):
             TooLargeError: if it would not fit.
         """
 
-    @abstractmethod
     def spreads(self, workload: Workload) -> list[Spread]:
         """Standard errors of each batch of a workload, however many queries it has."""
+        variances = self.variances_of(workload)
+        found = []
+        for name in workload.names:
+            part = variances[workload.rows_of(name)]
+            low, high = math.sqrt(part.min()), math.sqrt(part.max())
+            found.append(Spread(low, float(np.median(np.sqrt(part))), high, float(part.mean())))
+        return found
 
-    @abstractmethod
     def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
         """Σ_j w_j v_j; for every batch its weights, one for all of its queries or one each."""
+        return float(workload.per_query(weights, "the weights") @ self.variances_of(workload))
 
     def total_stderr(self, workload: Workload, weights: Sequence[Array]) -> float:
         """Σ_j w_j √v_j; for every batch its weights, one for all of its queries or one each."""
         w = workload.per_query(weights, "the weights")
         return math.fsum(w * np.sqrt(self.variances_of(workload)))
 
-    @abstractmethod
     def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
         """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
+        c = workload.per_query(caps, "the caps")
+        with np.errstate(over="ignore"):
+            return float((self.variances_of(workload) / c).max(initial=0))
 
     def require_measurable(self) -> None:
         """Return if what is measured fits in memory.
@@ -217,18 +286,19 @@ class Measured(ABC):
                 given=self.n_measured,
             )
 
-    def _require_writable(self) -> None:
-        """Return if the rows over all cells may be written out.
+    def _require_writable(self, n_columns: int | None = None) -> None:
+        """Return if the rows over all cells, or over this many kinds of cells, may be written out.
 
         Raises:
             TooLargeError: if they have too many entries.
         """
-        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
+        n = self.n_cells if n_columns is None else n_columns
+        if self.n_measured * n > MAX_DENSE_STRATEGY:
             raise TooLargeError(
-                f"the strategy has {self.n_measured:,} x {in_figures(self.n_cells)} entries; at most "
+                f"the strategy has {self.n_measured:,} x {in_figures(n)} entries; at most "
                 f"{MAX_DENSE_STRATEGY:,} are written out",
                 field="strategy",
-                given=(self.n_measured, self.n_cells),
+                given=(self.n_measured, n),
             )
 
     def _require_listable(self, most: int = MAX_LISTED) -> None:
@@ -249,6 +319,64 @@ class Measured(ABC):
     def exact_answers(self, tables: CountTables) -> Array:
         """What is measured, without noise, as Python integers, from counts of cross tables."""
 
+    @property
+    def block_starts(self) -> Array:
+        """The first integer of every block that is drawn at once, and after them how many integers there are.
+
+        Whatever is not made of blocks is one.
+        """
+        return np.array([0, self.n_measured], dtype=np.int64)
+
+    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]] | None:
+        """The tables whose counts `exact_part` asks for, by their attributes; None for all cells."""
+        return None
+
+    def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
+        """What the blocks from the first up to the last measure, without noise, as Python integers."""
+        return self.exact_answers(tables)
+
+    @abstractmethod
+    def parts(self) -> Sequence[MeasuredPart]:
+        """What is measured, part by part, in the order of the integers.
+
+        Raises:
+            TooLargeError: if some matrix is too large to be held.
+        """
+
+    # All cells at once ------------------------------------------------------------------------------
+
+    @abstractmethod
+    def apply(self, x: Array) -> Array:
+        """A x in floats, (n_measured,), for numbers x of all cells."""
+
+    @abstractmethod
+    def adjoint(self, y: Array) -> Array:
+        """Aᵀ y in floats, (n,)."""
+
+    def held_rows(self) -> Array | None:
+        """A in floats, where it is held as one matrix; else None."""
+        return None
+
+    def product_gram(self) -> ProductGram | None:
+        """AᵀA/ν as a sum of products over cross tables, where it is one; else None."""
+        return None
+
+    def known_total(self, everyone: Workload) -> KnownTotal | None:
+        """What is known of the number of records: that itself wherever it is measured; None for nothing.
+
+        Args:
+            everyone: the one query that counts all records.
+        """
+        if not self.can_answer_all(everyone):
+            return None
+        error = math.sqrt(float(self.variances_of(everyone)[0]))
+        return KnownTotal(np.ones(self.n_cells), error, is_of_all=True)
+
+    @property
+    def is_consistent(self) -> bool:
+        """Whether all answers follow from the cells of `estimates`, which are then of least squares."""
+        return True
+
     @abstractmethod
     def estimates(self, measurements: Array) -> Array:
         """The estimate of every cell, (n,), as far as cells are determined.
@@ -260,6 +388,39 @@ class Measured(ABC):
     @abstractmethod
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         """The answers to a workload, (m,), from noisy integers: unbiased, of least variance."""
+
+    def stored_answers(self, workload: Workload, measurements: StoredIntegers) -> Array:
+        """The same from noisy integers on a disk.
+
+        Raises:
+            TooLargeError: if they are more than memory holds, and cannot be read some at a time.
+        """
+        return self.answers_of(workload, np.asarray(measurements))
+
+    def answer_pieces(self, workload: Workload, measurements: Array | StoredIntegers) -> AnswerPieces:
+        """The answers to a workload with their variances, some at a time where that takes less memory."""
+        answers = self.answers_of(workload, np.asarray(measurements))
+        variances = self.variances_of(workload)
+        return lambda product, start, stop: (answers[start:stop], variances[start:stop])
+
+    # Period by period -------------------------------------------------------------------------------
+
+    def last_periods(self, workload: Workload, over: str) -> Array:
+        """The number of the last period that every integer which is measured counts, (n_measured,)."""
+        assert workload.schema is not None
+        return np.concatenate([part.last_periods(workload.schema, over) for part in self.parts()])
+
+    @abstractmethod
+    def through(self, workload: Workload, over: str, period: int) -> Measured:
+        """The strategy of the integers that end by a period, in the same order."""
+
+    @abstractmethod
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        """Whether every query can be answered from the integers that end by the period in which it is due.
+
+        Raises:
+            NotYetError: if that takes too long to tell.
+        """
 
     @abstractmethod
     def noiseless_answers(

@@ -16,7 +16,7 @@ import numpy as np
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array
 from leastnoise.query import CellClasses, InventedRecords, Workload
-from leastnoise.strategy.measured import CountTables, Measured, Spread
+from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread
 
 # Cells whose columns are written out, at most.
 _MAX_LISTED = 2**20
@@ -75,6 +75,26 @@ class OverClasses(Measured):
         none = self.sensitivity if self.neighbours.replaces else 0
         costs = (*self.inner.column_costs, none)
         return tuple(costs[number] for number in self._class_of_every_cell().tolist())
+
+    def parts(self) -> Sequence[MeasuredPart]:
+        raise self._not_by_cells()
+
+    def _not_by_cells(self) -> TooLargeError:
+        return TooLargeError(
+            "the plan measures classes of cells that no query tells apart, and what it knows of single cells "
+            "is not worked out. The answers as released come from one measurement, and agree already",
+            field="plan",
+            given=self.n_cells,
+            remedy="ask for answers to queries",
+        )
+
+    def apply(self, x: Array) -> Array:
+        totals = np.bincount(self._class_of_every_cell(), weights=x, minlength=self.classes.n + 1)
+        return self.inner.apply(totals[: self.classes.n])
+
+    def adjoint(self, y: Array) -> Array:
+        # A cell in no class is in nothing that is measured.
+        return np.append(self.inner.adjoint(y), 0.0)[self._class_of_every_cell()]
 
     def dense(self) -> Array:
         self._require_writable()
@@ -141,15 +161,17 @@ class OverClasses(Measured):
         return self.inner.exact_answers(lambda _: counts)
 
     def estimates(self, measurements: Array) -> Array:
-        raise TooLargeError(
-            "the plan measures classes of cells, and what it knows of single cells is not worked out",
-            field="workload",
-            given=self.n_cells,
-            remedy="ask for answers to queries",
-        )
+        raise self._not_by_cells()
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return self.inner.answers_of(self._over(workload), measurements)
+
+    def through(self, workload: Workload, over: str, period: int) -> OverClasses:
+        raise self._not_by_cells()
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        # No request over time is reduced to classes.
+        return False
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]

@@ -15,14 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.operators import MAX_ENTRIES, Array, Matrix, require_room
 from leastnoise.privacy import ADD_REMOVE, CellCosts, Goal
 from leastnoise.query import Workload
-from leastnoise.strategy.budget import check_spent, least_scale
+from leastnoise.strategy.budget import within_goal
+from leastnoise.strategy.grid import grid_bits_of_integers, grown
 from leastnoise.strategy.integer_rows import Strategy
-from leastnoise.strategy.rounding import grid_bits_of_integers
 
 # The place of a query that counts nothing, and of one that is not measured.
 _NOTHING = -1
@@ -54,16 +53,15 @@ class RowsAsAsked(Strategy):
         rows = workload.operator.dense(np.int64)
         counts = rows.any(axis=1)
         kept = rows[counts] if counts.any() else rows[:1]
-        is_wide = exact.bit_length(kept) + bits > exact.SAFE_BITS
-        super().__init__(
-            kept.astype(object if is_wide else np.int64) << bits,
-            scale=scale,
-            noise=noise,
-            neighbours=neighbours,
-        )
+        super().__init__(grown(kept, bits), scale=scale, noise=noise, neighbours=neighbours)
         places = np.where(counts, np.cumsum(counts) - 1, _NOTHING)
         names = tuple(workload.names)
         self._keep(bits=bits, names=names, places=tuple(places[workload.rows_of(name)] for name in names))
+
+    @property
+    def is_consistent(self) -> bool:
+        """Never: every query is answered from its own measurement alone."""
+        return False
 
     @cached_property
     def _own_places(self) -> dict[str, Array]:
@@ -177,6 +175,10 @@ class QueryProposal:
 
     workload: Workload
 
+    def in_time(self, workload: Workload, over: str) -> QueryProposal:
+        """The same: a query can be measured when it is due."""
+        return self
+
     def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> RowsAsAsked:
         """The queries with the least noise that a privacy goal allows, the same for each.
 
@@ -187,6 +189,4 @@ class QueryProposal:
         rows = self.workload.operator.dense(np.int64)
         bits = grid_bits_of_integers(rows, goal, tol)
         bare = RowsAsAsked(self.workload, bits=bits, scale=1, noise=goal.noise, neighbours=goal.neighbours)
-        strategy = bare.with_scale(least_scale(bare, goal, spare))
-        check_spent(strategy, goal, spare)
-        return strategy
+        return within_goal(bare, goal, spare)

@@ -23,50 +23,58 @@ Reference:
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
 from leastnoise.core.errors import DesignError, NotYetError
 from leastnoise.core.numerical_rank import of_unit_length, strongest_rows
 from leastnoise.core.operators import EXACT_FLOAT, Array, require_room
-from leastnoise.query import Workload, due_of_batches, periods_of_cells
-from leastnoise.strategy.integer_rows import Strategy
-from leastnoise.strategy.measured import Measured
-from leastnoise.strategy.rounding import RealStrategy
+from leastnoise.query import Workload, periods_of_cells
+from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.periods import last_columns
 from leastnoise.strategy.row_space import as_short_integers, basis_of
-from leastnoise.strategy.structured.axis_form import AxisForm
 from leastnoise.strategy.structured.axis_rounding import whole_form
-from leastnoise.strategy.structured.blocks import Structured
-
-# Coefficients that an answer may take of rows that are measured after it is due, beside its largest one.
-_LATE = 1e-9
-
-# Products of coefficients that are looked at to see that.
-_MOST_LOOKED_AT = 2**36
-
-# Entries of a table that are made at once.
-_CHUNK = 2**22
 
 
-def in_time_order(proposal: RealStrategy, workload: Workload, over: str) -> RealStrategy:
-    """The same proposal for Gaussian noise, with rows that can be measured period by period.
+class RowsInTime(NamedTuple):
+    """Rows C·B that are measured from the last to the first; see (1).
+
+    Attributes:
+        coefficients: C, an upper triangle.
+        basis: B, whole numbers, the last to end first; None for the cells.
+        cells: the cells that the columns of C stand for, where there is no basis.
+    """
+
+    coefficients: Array
+    basis: Array | None
+    cells: Array | None
+
+
+def in_time_order(coefficients: Array, basis: Array | None, workload: Workload, over: str) -> RowsInTime:
+    """The same rows for Gaussian noise, so that they can be measured period by period.
+
+    Args:
+        coefficients: C, real, (r, k).
+        basis: B, whole numbers, (k, n); None for the cells.
 
     Raises:
         NotYetError: if queries that do not reach every cell have coefficients that are not whole numbers.
     """
     assert workload.schema is not None
     periods = periods_of_cells(workload.schema, over)
-    C = np.asarray(proposal.coefficients, dtype=float)
-    if proposal.basis is None:
+    C = np.asarray(coefficients, dtype=float)
+    if basis is None:
         order = np.argsort(-periods, kind="stable")
-        return RealStrategy(_triangle(C[:, order]), cells=order)
-    basis = _basis_in_order(proposal.basis, workload, over, periods)
-    rows = C @ proposal.basis.astype(float)
+        return RowsInTime(_triangle(C[:, order]), None, order)
+    ordered = _basis_in_order(basis, workload, over, periods)
+    rows = C @ basis.astype(float)
     # Of one length, so that none is lost beside longer ones.
-    lengths = np.sqrt((basis.astype(float) ** 2).sum(axis=1))
+    lengths = np.sqrt((ordered.astype(float) ** 2).sum(axis=1))
     from scipy import linalg
 
-    coefficients = linalg.lstsq((basis / lengths[:, None]).T, rows.T)[0].T / lengths
-    return RealStrategy(_triangle(coefficients), basis, is_backwards=True)
+    found = linalg.lstsq((ordered / lengths[:, None]).T, rows.T)[0].T / lengths
+    return RowsInTime(_triangle(found), ordered, None)
 
 
 def _triangle(C: Array) -> Array:
@@ -90,7 +98,7 @@ def _basis_in_order(basis: Array, workload: Workload, over: str, periods: Array)
     if asked is None:
         raise _not_whole(over)
     rows = np.vstack([asked, basis])
-    ends = np.where(rows != 0, periods, 0).max(axis=1)
+    ends = last_columns(rows, periods)
     found = rows_in_order(rows, ends)
     if len(found) != len(basis):
         raise DesignError(
@@ -111,13 +119,18 @@ def _not_whole(over: str) -> NotYetError:
 
 def rows_in_order(rows: Array, ends: Array) -> Array:
     """Integer rows that span all, (k, n), in the order of their ends; what others span is left out."""
-    found: list[Array] = [rows[:0]]
+    return rows[spanning_in_order(rows, ends)]
+
+
+def spanning_in_order(rows: Array, ends: Array) -> Array:
+    """Which rows span all, (k,), in the order of their ends; what those before them span is left out."""
+    found: list[Array] = [np.zeros(0, dtype=np.intp)]
     known = np.zeros((rows.shape[1], 0))
     for end in np.unique(ends):
-        own = rows[ends == end]
-        chosen, known = _added(own, known)
+        own = np.flatnonzero(ends == end)
+        chosen, known = _added(rows[own], known)
         found.append(own[chosen])
-    return np.vstack(found)
+    return np.concatenate(found)
 
 
 def _added(rows: Array, known: Array) -> tuple[Array, Array]:
@@ -156,7 +169,7 @@ def whole_form_of_rows(root: Array, asked: Array, *, in_time: bool, tol: float) 
         return AxisForm("whole", n, np.ascontiguousarray(rows[::-1, ::-1]))
     if whole is None:
         raise _not_whole("over")
-    ends = np.where(whole != 0, np.arange(n), 0).max(axis=1)
+    ends = last_columns(whole, np.arange(n))
     rows = whole_form(root, rows_in_order(whole, ends)[::-1], tol=tol).rows
     assert rows is not None
     return AxisForm("whole", n, np.ascontiguousarray(rows[::-1]))
@@ -168,131 +181,3 @@ def _whole(rows: Array) -> Array | None:
     if (whole == rows).all() and np.abs(whole).max(initial=0) < EXACT_FLOAT:
         return np.asarray(whole.astype(np.int64))
     return as_short_integers(rows)
-
-
-# What every strategy needs to be published period by period -----------------------------------------------
-
-
-def last_periods(strategy: Measured, workload: Workload, over: str) -> Array:
-    """The number of the last period that every integer which is measured counts, (n_measured,)."""
-    assert workload.schema is not None
-    if isinstance(strategy, Structured):
-        place = _axis_of(strategy, over)
-        ends = []
-        for block, shape in zip(strategy.blocks, strategy.block_shapes, strict=True):
-            forms = strategy.block_forms(block)
-            position = list(forms).index(place)
-            along = [-1 if i == position else 1 for i in range(len(shape))]
-            ends.append(np.broadcast_to(_ends_of(forms[place]).reshape(along), shape).reshape(-1))
-        return np.concatenate(ends)
-    assert isinstance(strategy, Strategy)
-    periods = periods_of_cells(workload.schema, over)
-    return np.asarray(np.where(strategy.entries != 0, periods, 0).max(axis=1))
-
-
-def rows_through(strategy: Measured, workload: Workload, over: str, period: int) -> Measured:
-    """The strategy of the integers that end by a period, in the same order."""
-    if not isinstance(strategy, Structured):
-        assert isinstance(strategy, Strategy)
-        rows = strategy.entries[last_periods(strategy, workload, over) <= period]
-        return Strategy(rows, scale=strategy.scale, noise=strategy.noise, neighbours=strategy.neighbours)
-    place = _axis_of(strategy, over)
-    forms = [list(own) for own in strategy.forms]
-    forms[place] = [
-        AxisForm("whole", form.size, form.entries()[_ends_of(form) <= period])
-        for form in strategy.forms[place]
-    ]
-    number = strategy.whole.index(place)
-    kept = [
-        block for block in strategy.blocks if forms[place][block.whole[number] if block.whole else 0].n_rows
-    ]
-    return Structured(
-        strategy.axes,
-        forms,
-        kept,
-        scale=strategy.scale,
-        noise=strategy.noise,
-        neighbours=strategy.neighbours,
-        centres=strategy.centres,
-        order=strategy.order,
-    )
-
-
-def _axis_of(strategy: Structured, over: str) -> int:
-    """The place of the axis that is time, which is whole.
-
-    Raises:
-        DesignError: if there is none.
-    """
-    place = next((a for a in strategy.whole if strategy.axes[a].names == (over,)), None)
-    if place is None:
-        raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
-    return place
-
-
-def _ends_of(form: AxisForm) -> Array:
-    return np.asarray(np.where(form.entries() != 0, np.arange(form.size), 0).max(axis=1))
-
-
-def answers_in_time(strategy: Measured, workload: Workload, over: str) -> bool:
-    """Whether every query can be answered from the rows that end by the period in which it is due.
-
-    Raises:
-        NotYetError: if that takes too long to tell.
-    """
-    if isinstance(strategy, Structured):
-        return _blocks_in_time(strategy, workload, over)
-    assert isinstance(strategy, Strategy)
-    assert workload.schema is not None
-    periods = periods_of_cells(workload.schema, over)
-    ends = last_periods(strategy, workload, over)
-    r, n = strategy.shape
-    if r == n and strategy.is_full_rank and _counts(ends, periods) == _counts(periods, periods):
-        # As many independent rows as there are cells up to a period span all of them.
-        return True
-    due = np.concatenate(due_of_batches(workload, over))
-    m = workload.shape[0]
-    if m * n * r > _MOST_LOOKED_AT:
-        raise NotYetError(
-            f"{m:,} queries of {n:,} cells are too many to be checked against their periods",
-            field="over",
-            given=over,
-        )
-    step = max(1, _CHUNK // max(n, r))
-    for start in range(0, m, step):
-        index = np.arange(start, min(start + step, m))
-        if _is_late(strategy.gains_of(workload, index), due[index], ends):
-            return False
-    return True
-
-
-def _blocks_in_time(strategy: Structured, workload: Workload, over: str) -> bool:
-    """The same block by block: what products ask of time, from the rows of the form in each block."""
-    place = _axis_of(strategy, over)
-    view = strategy.view(workload)
-    known: dict[tuple[AxisForm, int | None], bool] = {}
-    for term in view.products.terms:
-        kind = dict(zip(term.places, term.kinds, strict=True)).get(place)
-        if kind is None:
-            # Due at the very end.
-            continue
-        for piece in view.pieces(term):
-            form = piece.inside[place]
-            if (form, kind) not in known:
-                W = view.products.kinds[place][kind].operator.dense()
-                due = np.where(W != 0, np.arange(form.size), 0).max(axis=1)
-                known[form, kind] = not _is_late(form.gain(W), due, _ends_of(form))
-    return all(known.values())
-
-
-def _is_late(gains: Array, due: Array, ends: Array) -> bool:
-    """Whether some answer takes more than rounding of a row that ends after it is due."""
-    sizes = np.abs(gains)
-    late = np.where(ends[None, :] > due[:, None], sizes, 0.0).max(axis=1, initial=0.0)
-    return bool((late > _LATE * sizes.max(axis=1, initial=0.0)).any())
-
-
-def _counts(numbers: Array, periods: Array) -> list[int]:
-    """How many there are up to each period."""
-    found: list[int] = np.cumsum(np.bincount(numbers, minlength=int(periods.max()) + 1)).tolist()
-    return found

@@ -98,8 +98,6 @@ def _refuses(request: Request) -> str | None:
     n = request.workload.shape[1]
     if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
-    if request.over is not None and is_implicit(request):
-        return "over so many cells its rows cannot be put in the order of time"
     is_refined = request.options.get("refine", False) is True
     if n <= MAX_CELLS and is_refined and request.objective.kind != "largest":
         return "refine=True is for the largest variance and for targets, not for a total"

@@ -4,7 +4,6 @@ All answers are added up from one table of cells, so that they are consistent wh
 
     adjust_progress.py  the deadline, the progress and the ending of an adjustment
     reduced_sums.py     the sums over cells that measured rows or cross tables depend on
-    axis_tables.py      cross tables over sets of axes
     information.py      what the measurements say about the cells
     least_squares.py    the cells that explain the measurements best, whatever their signs
     interior.py         the best cells x ≥ 0 by an interior-point method, where few sums are measured
@@ -31,7 +30,6 @@ from leastnoise.core.remedies import Argument, OnRelease, Remedy
 from leastnoise.release.adjusting.adjust_progress import AdjustProgress, AdjustWatch, require_time_limit
 from leastnoise.release.adjusting.entropy import EntropyFit, drawn_directions, entropy_cells
 from leastnoise.release.adjusting.information import (
-    BlockInformation,
     Information,
     information_of,
     require_cells,
@@ -46,7 +44,6 @@ from leastnoise.release.adjusting.nonnegative import (
 from leastnoise.release.adjusting.rounding import rounded
 from leastnoise.release.adjustment import FITS, NEAR_ENOUGH, Adjustment, Fit
 from leastnoise.release.release import Release
-from leastnoise.strategy import RowsAsAsked, Structured
 
 __all__ = ["AdjustProgress", "adjust"]
 
@@ -205,9 +202,7 @@ def _err_no_more(release: Release, precision: float | None) -> bool:
 def _may_disagree(release: Release) -> bool:
     """Whether answers come from several measurements of the same, and not all from the same cells."""
     strategy = release.plan.strategy
-    if isinstance(strategy, RowsAsAsked):
-        return True
-    return isinstance(strategy, Structured) and not strategy.is_consistent
+    return strategy is not None and not strategy.is_consistent
 
 
 def _cells(
@@ -228,13 +223,12 @@ def _cells(
     estimates = information.estimates(release.held_measurements)
     if not nonnegative and not _may_disagree(release):
         return estimates, 0.0, "converged"
-    linear = information.linear(estimates, release.held_measurements)
-    if not nonnegative and not isinstance(information, BlockInformation):
-        # Those of rows over all cells are of least squares already.
+    if not nonnegative and information.are_of_least_squares:
         return estimates, 0.0, "converged"
+    linear = information.linear(estimates, release.held_measurements)
     if not nonnegative:
-        assert isinstance(information, BlockInformation)
-        return least_squares_cells(information, estimates, linear, watch)
+        assert information.products is not None
+        return least_squares_cells(information.products, estimates, linear, watch)
     found = _nonnegative_cells(release, information, estimates, linear, fit, watch)
     is_asked = watch.has_limit or found.ended == "interrupted" or (may_end_far and found.ended == "exhausted")
     if found.precision > _FARTHEST and not is_asked:

@@ -36,8 +36,8 @@ import numpy as np
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.release.adjusting.adjust_progress import AdjustWatch
-from leastnoise.release.adjusting.information import BlockInformation
 from leastnoise.release.adjustment import NEAR_ENOUGH
+from leastnoise.strategy import ProductGram
 
 # No answer is to be further from that of the exact cells than this many standard errors.
 PRECISION = 1e-5
@@ -61,12 +61,12 @@ class LeastSquares(NamedTuple):
 
 
 def least_squares_cells(
-    information: BlockInformation, estimates: Array, linear: Array, watch: AdjustWatch
+    products: ProductGram, estimates: Array, linear: Array, watch: AdjustWatch
 ) -> LeastSquares:
     """The solution of (1) up to a distance that is proved."""
     h = np.zeros_like(estimates)
     r = -linear
-    z = information.block_covariance(r)
+    z = products.covariance_times(r)
     p, square = z, float(r @ z)
     best, least = h, square
     lengths: list[float] = []
@@ -75,14 +75,14 @@ def least_squares_cells(
         for _ in range(_MAX_STEPS):
             if not square > PRECISION**2 or watch.is_over():
                 break
-            q = information.times(p)
+            q = products.times(p)
             curvature = float(p @ q)
             if not curvature > 0:
                 break
             t = square / curvature
             h = h + t * p
             r = r - t * q
-            z = information.block_covariance(r)
+            z = products.covariance_times(r)
             before, square = square, float(r @ z)
             lengths.append(t)
             growths.append(square / before)
@@ -94,12 +94,12 @@ def least_squares_cells(
                 break
             p = z + (square / before) * p
     # What conjugate gradients carry along may drift from the truth: what is left over is taken anew.
-    r = information.times(best) + linear
+    r = products.times(best) + linear
     # An interruption may fall between the two lists.
     n_steps = min(len(lengths), len(growths))
-    is_proved = information.is_spanned or not n_steps
+    is_proved = products.is_spanned or not n_steps
     weakest = 1.0 if is_proved else _least_ritz_value(lengths[:n_steps], growths[:n_steps])
-    distance = math.sqrt(max(float(r @ information.block_covariance(r)), 0.0) / min(weakest, 1.0))
+    distance = math.sqrt(max(float(r @ products.covariance_times(r)), 0.0) / min(weakest, 1.0))
     # Near enough for all that is said of such answers, whatever cut the search short.
     ended = watch.ended(is_converged=distance <= NEAR_ENOUGH)
     return LeastSquares(estimates + best, distance, ended)

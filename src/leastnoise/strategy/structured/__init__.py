@@ -2,13 +2,14 @@
 
 A module imports only modules that stand above it here:
 
-    axis_form        how one axis is measured
     axis_rounding    real rows of one axis rounded to integers
     integer_blocks   which blocks there are, what one record changes in them, and what they measure, exactly
     view             a workload as a structured strategy sees it
+    axis_tables      cross tables over sets of axes
+    gram             what blocks say about all cells
     reconstruction   from noisy blocks to answers
-    stored           noisy integers that are kept on a disk, read when needed
     accuracy         how accurate answers are
+    over_axes        what answers and accuracy of all products over axes have in common
     blocks           the strategy: independent blocks, each a product over the axes
     tables           weighted tables of some axes, plain or of rows of full rank
     construction     both, from shares of a budget and from files

@@ -9,15 +9,43 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Protocol
 
 import numpy as np
 
 from leastnoise.core.operators import Array, require_room
-from leastnoise.query import ProductTerm, Workload
+from leastnoise.query import Products, ProductTerm, Workload
 from leastnoise.strategy import laplace_tails
 from leastnoise.strategy.measured import Spread
-from leastnoise.strategy.structured.reconstruction import term_covariances
 from leastnoise.strategy.structured.view import View
+
+
+class TermView(Protocol):
+    """A workload as a strategy sees it, product by product."""
+
+    @property
+    def products(self) -> Products:
+        """The workload's."""
+
+    @property
+    def first_unanswerable(self) -> int | None:
+        """The first row of a product of which some part is not measured; None if there is none."""
+
+    @property
+    def distance(self) -> float:
+        """How far the products that are answered lie from those asked, as in `Measured.distance_of`."""
+
+    @property
+    def constant_variances(self) -> Array:
+        """The variance of every product whose rows all have the same; NaN for others."""
+
+    @property
+    def variance_sums(self) -> Array:
+        """The sum of the variances of every product's rows."""
+
+    def term_variances(self, term: ProductTerm) -> Array:
+        """The variances of all rows of a product; axes along which nothing changes have length 1."""
+
 
 # Bounds on Σ|g|, Σg² and max|g|, g being how the measured integers enter each row of a product.
 GainNorms = Callable[[View, ProductTerm], tuple[Array, Array, Array]]
@@ -29,7 +57,7 @@ Gains = Callable[[View, ProductTerm, tuple[int, ...]], Iterator[Array]]
 _MOST_GAINS = 2**26
 
 
-def variances(view: View, workload: Workload) -> Array:
+def variances(view: TermView, workload: Workload) -> Array:
     """The variance of the answer to each query, (m,)."""
     require_room(workload.shape[0], 1, "the variances")
     result = np.empty(workload.shape[0])
@@ -38,28 +66,17 @@ def variances(view: View, workload: Workload) -> Array:
     return result
 
 
-def product_variances(view: View, number: int) -> Array | float:
+def product_variances(view: TermView, number: int) -> Array | float:
     """The variance of every row of a product, in the order of its labels; one number where all are equal."""
     constant = float(view.constant_variances[number])
     if not math.isnan(constant):
         return constant
     term = view.products.terms[number]
-    values = np.broadcast_to(view.term_variances(term), _row_shape(view, term))
+    values = np.broadcast_to(view.term_variances(term), row_shape(view.products, term))
     return term.in_workload_order(values.reshape(-1))
 
 
-def covariances(left: View, right: View, shape: tuple[int, int]) -> Array:
-    """The covariances of the answers to two workloads, which have as many queries as the shape says."""
-    require_room(*shape, "the covariances")
-    result = np.zeros(shape)
-    for one in left.products.terms:
-        for other in right.products.terms:
-            part = term_covariances(left, one, right, other)
-            result[_rows(one), _rows(other)] = other.in_workload_order(one.in_workload_order(part).T).T
-    return result
-
-
-def spreads(view: View, workload: Workload) -> list[Spread]:
+def spreads(view: TermView, workload: Workload) -> list[Spread]:
     """Standard errors of each batch of a workload, from the variances that occur in it."""
     constant, sums = view.constant_variances, view.variance_sums
     blocks = np.array([term.block for term in view.products.terms])
@@ -81,7 +98,7 @@ def spreads(view: View, workload: Workload) -> list[Spread]:
     return result
 
 
-def total_variance(view: View, workload: Workload, weights: Sequence[Array]) -> float:
+def total_variance(view: TermView, workload: Workload, weights: Sequence[Array]) -> float:
     """Σ_j w_j v_j; for every batch its weights, one for all of its queries or one each."""
     if all(len(own) == 1 for own in weights):
         blocks = np.array([term.block for term in view.products.terms])
@@ -90,7 +107,7 @@ def total_variance(view: View, workload: Workload, weights: Sequence[Array]) -> 
     return math.fsum(w * variances(view, workload))
 
 
-def total_stderr(view: View, workload: Workload, weights: Sequence[Array]) -> float:
+def total_stderr(view: TermView, workload: Workload, weights: Sequence[Array]) -> float:
     """Σ_j w_j √v_j; for every batch its weights, one for all of its queries or one each."""
     if not all(len(own) == 1 for own in weights):
         w = workload.per_query(weights, "the weights")
@@ -104,7 +121,7 @@ def total_stderr(view: View, workload: Workload, weights: Sequence[Array]) -> fl
     return math.fsum(totals)
 
 
-def largest_share(view: View, workload: Workload, caps: Sequence[Array]) -> float:
+def largest_share(view: TermView, workload: Workload, caps: Sequence[Array]) -> float:
     """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
     if all(len(own) == 1 for own in caps):
         # Not by `spreads`, which sort all variances for their median: five times the work.
@@ -137,7 +154,7 @@ def laplace_half_widths(
     shown_rows = [_shown(view, term) for term in view.products.terms]
     work = sum(math.prod(shown) for shown in shown_rows) * n_measured
     for term, shown in zip(view.products.terms, shown_rows, strict=True):
-        shape = _row_shape(view, term)
+        shape = row_shape(view.products, term)
         if work > _MOST_GAINS:
             norms = [np.broadcast_to(norm, shape) for norm in gain_norms(view, term)]
             values = laplace_tails.half_widths_by_norms(*norms, scale=scale, alpha=alpha)
@@ -156,9 +173,9 @@ def _shown(view: View, term: ProductTerm) -> tuple[int, ...]:
     )
 
 
-def _row_shape(view: View, term: ProductTerm) -> tuple[int, ...]:
+def row_shape(products: Products, term: ProductTerm) -> tuple[int, ...]:
     """How many rows a product has along each of its axes."""
-    return tuple(kind.n_rows for kind in view.kinds(term))
+    return tuple(products.kinds[a][k].n_rows for a, k in zip(term.places, term.kinds, strict=True))
 
 
 def _rows(term: ProductTerm) -> slice:

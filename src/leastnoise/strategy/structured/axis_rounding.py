@@ -18,19 +18,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.decompositions import triangle_inverse_norm, triangle_of
+from leastnoise.core.decompositions import triangle_of
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.strategy.structured.axis_form import AxisForm, centred_form
+from leastnoise.strategy.axis_form import AxisForm, centred_form
+from leastnoise.strategy.grid import AXIS_SHARE, triangle_on_grid
 
 # A centre has at least this many bits. Fewer would move the residual rows.
 _MIN_CENTRE_BITS = 12
 
 # And at most this many: more mean wider rows, and slower answers.
 _MAX_CENTRE_BITS = 44
-
-# Coefficients beyond this many bits would be digits that floats do not hold.
-_MAX_COEFFICIENT_BITS = 900
 
 
 def rounded_centre(g: Array, roots: Sequence[Array], *, tol: float = 1e-6) -> Array:
@@ -53,7 +51,7 @@ def rounded_centre(g: Array, roots: Sequence[Array], *, tol: float = 1e-6) -> Ar
             "a centre must be finite and of positive sum", field="centre", remedy="rescale the queries' rows"
         )
     exponent = math.frexp(float(np.abs(g).max()))[1]
-    limit = _grid_tolerance(tol)
+    limit = AXIS_SHARE * tol
     for bits in range(_MIN_CENTRE_BITS, _MAX_CENTRE_BITS + 1, 2):
         whole = np.rint(np.ldexp(g, bits - exponent))
         own = float(whole.sum())
@@ -147,32 +145,12 @@ def _on_basis(rows: Array, basis: Array | None) -> Array:
     return np.asarray(linalg.lstsq(basis.astype(float).T, rows.T)[0].T)
 
 
-def _grid_tolerance(tol: float) -> float:
-    """What rounding may cost, beside the gap that was asked for."""
-    return tol / 100
-
-
 def _rounded_triangle(coefficients: Array, tol: float) -> Array:
-    """An upper triangle of integers with about the Gram matrix of the coefficients, up to a factor.
-
-    Errors E of ±½ step change the noise by about ‖E C⁻¹‖_F = step · √(k/12) · ‖C⁻¹‖_F.
-    """
+    """An upper triangle of integers with about the Gram matrix of the coefficients, up to a factor."""
     k = coefficients.shape[1]
     C = triangle_of(coefficients)
     if C.shape[0] != k or not np.diag(C).all():
         raise DesignError(
             "the rows found have lost a direction", field="rows", remedy="rescale the queries' rows"
         )
-    C = C / math.sqrt(float((C**2).sum(axis=0).max()))
-    spread = math.sqrt(k / 12) * triangle_inverse_norm(C)
-    if not math.isfinite(spread):
-        raise DesignError(
-            "the rows found have lost a direction", field="rows", remedy="rescale the queries' rows"
-        )
-    bits = math.ceil(math.log2(max(spread, 1.0) / _grid_tolerance(tol)))
-    real = np.rint(np.ldexp(C, min(bits, _MAX_COEFFICIENT_BITS)))
-    is_wide = np.abs(real).max() >= 2.0**exact.SAFE_BITS
-    grid = np.vectorize(int, otypes=[object])(real) if is_wide else real.astype(np.int64)
-    if not grid.diagonal().all():
-        raise DesignError("rounding would lose a direction", field="rows", remedy="rescale the queries' rows")
-    return np.asarray(grid)
+    return triangle_on_grid(C, math.sqrt(float((C**2).sum(axis=0).max())), AXIS_SHARE * tol)

@@ -32,9 +32,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property, partial
-from typing import Any, Self
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -55,11 +55,17 @@ from leastnoise.query import (
     axes_to_plain,
     in_schema_order,
     one_factor_each,
-    products_of,
 )
-from leastnoise.strategy.measured import CountTables, Measured, Spread
+from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.measured import CountTables, MeasuredPart
+from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
+from leastnoise.strategy.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured import accuracy, integer_blocks
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.structured.gram import (
+    BlockOfAxes,
+    ComponentCovariance,
+    ProductGram,
+)
 from leastnoise.strategy.structured.integer_blocks import (
     Columns,
     ProductBlock,
@@ -68,24 +74,25 @@ from leastnoise.strategy.structured.integer_blocks import (
     check_centres,
     check_forms,
     chosen_forms,
+    number_of_cell,
 )
+from leastnoise.strategy.structured.over_axes import OverAxes
 from leastnoise.strategy.structured.reconstruction import (
+    Components,
     components_of,
     gain_norms,
     gains,
-    labelled_values,
     noiseless_rows,
+    term_covariances,
     term_values,
-    workload_values,
 )
-from leastnoise.strategy.structured.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured.view import View
 
 # Products that take more numbers than this are checked row by row.
 _MAX_CHECKED = 2**16
 
 
-class Structured(Measured):
+class Structured(OverAxes[View]):
     """Integer blocks of products with one scale of noise; see (1).
 
     Args:
@@ -95,12 +102,10 @@ class Structured(Measured):
         order: split axes in the order that histories speak of; rising unless given.
     """
 
-    axes: tuple[Axis, ...]
     forms: tuple[tuple[AxisForm, ...], ...]
     blocks: tuple[ProductBlock, ...]
     centres: dict[tuple[int, AxisSet], int]
     order: tuple[int, ...]
-    _views: WeakKeyDictionary[Workload, View]
 
     def __init__(
         self,
@@ -178,15 +183,6 @@ class Structured(Measured):
     def n_measured(self) -> int:
         return sum(math.prod(shape) for shape in self.block_shapes)
 
-    @property
-    def n_cells(self) -> int:
-        return math.prod(axis.size for axis in self.axes)
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many integers are measured, over how many cells."""
-        return self.n_measured, self.n_cells
-
     def dense(self) -> Array:
         """The integer rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries.
 
@@ -227,6 +223,19 @@ class Structured(Measured):
         """The columns of what is measured along each axis, one of which a record meets."""
         return [[self.measured_form(form) for form in own] for own in self.forms]
 
+    @cached_property
+    def costliest_cell(self) -> int:
+        """One axis at a time, the others staying, each step takes the value that costs most."""
+        costs = self._record_costs
+        values = [0] * len(self.axes)
+        for _ in range(2):
+            for a, axis in enumerate(self.axes):
+                # Where no matrix is held, all values cost the same.
+                if any(form.rows is not None for form in self.forms[a]):
+                    found = [costs.of_cell([*values[:a], i, *values[a + 1 :]]) for i in range(axis.size)]
+                    values[a] = found.index(max(found))
+        return number_of_cell(self.axes, values)
+
     @property
     def column_costs(self) -> tuple[int, ...]:
         self._require_listable()
@@ -234,12 +243,6 @@ class Structured(Measured):
             return (self.sensitivity,) * self.n_cells
         costs = in_schema_order(self.axes, self._record_costs.of_cells([axis.size for axis in self.axes]))
         return tuple(self.neighbours.change_cost(int(cost), self.noise) for cost in costs)
-
-    def with_scale(self, scale: int) -> Self:
-        other = super().with_scale(scale)
-        # A view holds variances, which depend on the scale.
-        other._keep(_views=WeakKeyDictionary())
-        return other
 
     # From counts to integers ------------------------------------------------------------------------
 
@@ -259,6 +262,55 @@ class Structured(Measured):
     def block_starts(self) -> Array:
         """The first of every block's integers, and after them how many there are."""
         return starts_of(np.array([math.prod(shape) for shape in self.block_shapes], dtype=np.int64))
+
+    def parts(self) -> list[MeasuredPart]:
+        found = []
+        for block in self.blocks:
+            forms = self.block_forms(block)
+            names = tuple(self.axes[a].names for a in forms)
+            measured = tuple(self.measured_form(form) for form in forms.values())
+            found.append(MeasuredPart(names, measured, block.multiplier))
+        return found
+
+    # All cells at once ------------------------------------------------------------------------------
+
+    def _blocks_of_axes(self) -> list[BlockOfAxes]:
+        found = []
+        for block in self.blocks:
+            measured = {a: self.measured_form(form) for a, form in self.block_forms(block).items()}
+            found.append(BlockOfAxes(measured, float(block.multiplier)))
+        return found
+
+    def product_gram(self) -> ProductGram:
+        components = []
+        for number, variance in enumerate(self.component_variances.tolist()):
+            inside = self.component_forms(number)
+            outside = [a for a in range(len(self.axes)) if a not in inside]
+            shares = {a: self._share(a, tuple(inside)) for a in outside}
+            components.append(ComponentCovariance(variance, inside, shares))
+        return ProductGram(
+            self.axes,
+            self._blocks_of_axes(),
+            self.noise_variance,
+            components,
+            is_spanned=lambda: self._is_each_set_spanned,
+        )
+
+    def _share(self, place: int, held: AxisSet) -> Array:
+        """g/(1ᵀg) of an axis that a component adds up; alike for all values where it has no centre."""
+        share = None
+        if self.forms[place]:
+            share = self.centre_form(place, tuple(a for a in held if a not in self.whole)).share
+        size = self.axes[place].size
+        return np.full(size, 1 / size) if share is None else share
+
+    @cached_property
+    def _is_each_set_spanned(self) -> bool:
+        """Whether one block alone determines all residuals of every set of split axes that is measured."""
+        view, term = self._known_cells(partly=False)
+        split = {a for a, own in enumerate(self.forms) if own and own[0].is_split}
+        found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
+        return found >= set(self.places)
 
     def _axis_sets(self, blocks: Sequence[ProductBlock]) -> list[AxisSet]:
         return [tuple(self.block_forms(block)) for block in blocks]
@@ -281,7 +333,7 @@ class Structured(Measured):
     def estimates(self, measurements: Array) -> Array:
         require_room(self.n_cells, 1, "the estimated cells")
         view, term = self._known_cells(partly=True)
-        values = term_values(view, term, self._components(measurements[:, None]))
+        values = term_values(view, term, self._known(measurements[:, None]))
         table = np.broadcast_to(values, (*term.factor_rows, 1))
         # The values of an axis that is never measured have equal shares.
         shares = math.prod(axis.size for a, axis in enumerate(self.axes) if a not in term.places)
@@ -306,22 +358,7 @@ class Structured(Measured):
         """
         return all(len(blocks) == 1 for blocks in self.places.values())
 
-    @cached_property
-    def is_each_set_spanned(self) -> bool:
-        """Whether one block alone determines all residuals of every set of split axes that is measured."""
-        view, term = self._known_cells(partly=False)
-        split = {a for a, own in enumerate(self.forms) if own and own[0].is_split}
-        found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
-        return found >= set(self.places)
-
-    def answers_of(self, workload: Workload, measurements: Array | StoredIntegers) -> Array:
-        if isinstance(measurements, StoredIntegers):
-            known = self.stored_components(measurements)
-            return workload_values(self.view(workload), known, (workload.shape[0], 1))[:, 0]
-        return self._answers(workload, measurements[:, None])[:, 0]
-
-    def stored_components(self, measurements: StoredIntegers) -> StoredComponents:
-        """What is known of every component, each (rows of its axes..., 1), read when it is asked for."""
+    def _known_of_stored(self, measurements: StoredIntegers) -> StoredComponents:
         return StoredComponents(
             self.n_components, lambda number: self._stored_component(number, measurements)
         )
@@ -336,10 +373,6 @@ class Structured(Measured):
         y = measurements.between(start, stop)[:, None]
         return components_of([self.blocks[number]], [self.block_shapes[number]], y)[0]
 
-    def components(self, measurements: Array) -> list[Array]:
-        """What is known of every component, each (rows of its axes..., 1), from integers in memory."""
-        return self._components(measurements[:, None])
-
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
     ) -> Array:
@@ -352,7 +385,7 @@ class Structured(Measured):
         known = self._noiseless_components(
             sorted({piece.component for term in small for piece in view.pieces(term)}), records.tables
         )
-        values = {term: labelled_values(view, term, known, 1)[:, 0] for term in small}
+        values = {term: self._labelled_values(view, term, known, 1)[:, 0] for term in small}
         rows = [(term, query - term.start) for term, query in zip(asked, queries, strict=True)]
         alone = iter(noiseless_rows(view, [pair for pair in rows if pair[0] not in values], records))
         return np.array([values[term][row] if term in values else next(alone) for term, row in rows])
@@ -374,17 +407,18 @@ class Structured(Measured):
         found = components_of(blocks, [self.block_shapes[number] for number in numbers], y[:, None])
         return dict(zip(numbers, found, strict=True))
 
-    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
-        return partial(self._answers, workload)
-
-    def _answers(self, workload: Workload, y: Array) -> Array:
-        """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
-        shape = workload.shape[0], y.shape[1]
-        return workload_values(self.view(workload), self._components(y), shape)
-
-    def _components(self, y: Array) -> list[Array]:
+    def _known(self, measurements: Array) -> Sequence[Array]:
         """What is known of every component, each (rows of its axes..., draws)."""
-        return components_of(self.blocks, self.block_shapes, y)
+        return components_of(self.blocks, self.block_shapes, measurements)
+
+    def _term_values(self, view: View, term: ProductTerm, known: Components) -> Array:
+        return term_values(view, term, known)
+
+    def _term_covariances(self, left: View, one: ProductTerm, right: View, other: ProductTerm) -> Array:
+        return term_covariances(left, one, right, other)
+
+    def _new_view(self, products: Products) -> View:
+        return View(self, products)
 
     # Accuracy ---------------------------------------------------------------------------------------
 
@@ -406,46 +440,6 @@ class Structured(Measured):
         """The axes of a component, whole ones included, and the forms in whose coordinates it is."""
         return self.block_forms(self.blocks[number])
 
-    def can_answer_all(self, workload: Workload) -> bool:
-        return self.first_unanswerable(workload) is None
-
-    def first_unanswerable(self, workload: Workload) -> int | None:
-        products = products_of(workload, self.axes)
-        return 0 if products is None else self.view(workload, products).first_unanswerable
-
-    def distance_of(self, workload: Workload) -> float:
-        return self.view(workload).distance
-
-    def view(self, workload: Workload, products: Products | None = None) -> View:
-        """A workload seen from this strategy, looked at once."""
-        if workload not in self._views:
-            products = products_of(workload, self.axes) if products is None else products
-            if products is None:
-                raise DesignError(
-                    "the strategy cannot answer queries that tie its axes together", field="workload"
-                )
-            self._views[workload] = View(self, products)
-        return self._views[workload]
-
-    def variances_of(self, workload: Workload) -> Array:
-        return accuracy.variances(self.view(workload), workload)
-
-    def covariances_of(self, left: Workload, right: Workload) -> Array:
-        shape = left.shape[0], right.shape[0]
-        return accuracy.covariances(self.view(left), self.view(right), shape)
-
-    def spreads(self, workload: Workload) -> list[Spread]:
-        return accuracy.spreads(self.view(workload), workload)
-
-    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
-        return accuracy.total_variance(self.view(workload), workload, weights)
-
-    def total_stderr(self, workload: Workload, weights: Sequence[Array]) -> float:
-        return accuracy.total_stderr(self.view(workload), workload, weights)
-
-    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
-        return accuracy.largest_share(self.view(workload), workload, caps)
-
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
         return accuracy.laplace_half_widths(
             self.view(workload),
@@ -462,6 +456,59 @@ class Structured(Measured):
 
     def _gains(self, view: View, term: ProductTerm, shown: tuple[int, ...]) -> Iterator[Array]:
         return gains(self.blocks, self.block_shapes, view, term, shown)
+
+    # Period by period -------------------------------------------------------------------------------
+
+    def through(self, workload: Workload, over: str, period: int) -> Structured:
+        place = self._axis_of_time(over)
+        forms = [list(own) for own in self.forms]
+        forms[place] = [
+            AxisForm("whole", form.size, form.entries()[self._ends_of(form) <= period])
+            for form in self.forms[place]
+        ]
+        number = self.whole.index(place)
+        kept = [
+            block for block in self.blocks if forms[place][block.whole[number] if block.whole else 0].n_rows
+        ]
+        return Structured(
+            self.axes,
+            forms,
+            kept,
+            scale=self.scale,
+            noise=self.noise,
+            neighbours=self.neighbours,
+            centres=self.centres,
+            order=self.order,
+        )
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        """Block by block: what products ask of time, from the rows of the form in each block."""
+        place = self._axis_of_time(over)
+        view = self.view(workload)
+        known: dict[tuple[AxisForm, int | None], bool] = {}
+        for term in view.products.terms:
+            kind = dict(zip(term.places, term.kinds, strict=True)).get(place)
+            if kind is None:
+                # Due at the very end.
+                continue
+            for piece in view.pieces(term):
+                form = piece.inside[place]
+                if (form, kind) not in known:
+                    W = view.products.kinds[place][kind].operator.dense()
+                    due = last_columns(W, np.arange(form.size))
+                    known[form, kind] = not is_late(form.gain(W), due, self._ends_of(form))
+        return all(known.values())
+
+    def _axis_of_time(self, over: str) -> int:
+        """The place of the axis that is time, which is whole."""
+        place = axis_of_time([axis.names for axis in self.axes], over)
+        if place not in self.whole:
+            raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
+        return place
+
+    @staticmethod
+    def _ends_of(form: AxisForm) -> Array:
+        return last_columns(form.entries(), np.arange(form.size))
 
     # Files ------------------------------------------------------------------------------------------
 

@@ -20,21 +20,15 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import CellCosts, Goal
-from leastnoise.query import Axis, AxisSet, axes_from_plain
-from leastnoise.strategy.budget import check_spent, least_scale
-from leastnoise.strategy.rounding import bits_for_scale, finer_bits
-from leastnoise.strategy.structured.axis_form import AxisForm, form_from_parts
+from leastnoise.query import Axis, AxisSet, Workload, axes_from_plain
+from leastnoise.strategy.axis_form import AxisForm, form_from_parts
+from leastnoise.strategy.budget import within_goal
+from leastnoise.strategy.grid import LEAST_MULTIPLIER_BITS, bits_for_scale, finer_bits, power_of_two
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
 
 # From a proposal -----------------------------------------------------------------------------------------
-
-# Bits of the least multiplier: rounding it moves its variance by at most a share of 2^-26, 1.5e-8.
-_LEAST_BITS = 26
-
-# No variance grows by a larger share where multipliers and the scale of the noise become integers.
-ROUNDING = 2.0**-24
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +63,7 @@ class BlockProposal:
             DesignError: if a share is not positive, or the goal is beyond what can be planned.
         """
         # Many bits where the budget is large, so that the noise is many steps of the grid wide.
-        bits = max(_LEAST_BITS + finer_bits(tol), bits_for_scale(goal, tol))
+        bits = max(LEAST_MULTIPLIER_BITS + finer_bits(tol), bits_for_scale(goal, tol))
         blocks = [
             ProductBlock(axes, forms, multiplier, whole)
             for (axes, forms), multiplier, whole in zip(
@@ -87,9 +81,11 @@ class BlockProposal:
             centres=self.centres,
             order=self.order,
         )
-        strategy = bare.with_scale(least_scale(bare, goal, spare))
-        check_spent(strategy, goal, spare)
-        return strategy
+        return within_goal(bare, goal, spare)
+
+    def in_time(self, workload: Workload, over: str) -> BlockProposal:
+        """The same: blocks of products are proposed in the order of time."""
+        return self
 
     @property
     def _whole_forms(self) -> tuple[tuple[int, ...], ...]:
@@ -120,15 +116,7 @@ class BlockProposal:
             chosen = [*zip(axes, forms, strict=True), *(zip(places, whole, strict=True) if whole else ())]
             wanted.append((math.log2(share) - sum([costs[a][form] for a, form in chosen])) / power)
         least = min(wanted)
-        return [_power_of_two(exponent - least + bits) for exponent in wanted]
-
-
-def _power_of_two(exponent: float) -> int:
-    """2^exponent to the nearest integer, or to 53 bits."""
-    whole = math.floor(exponent)
-    leading = int(2.0 ** (exponent - whole) * 2**52)
-    shift = whole - 52
-    return leading << shift if shift >= 0 else (leading + (1 << (-shift - 1))) >> -shift
+        return [power_of_two(exponent - least + bits) for exponent in wanted]
 
 
 def single_block(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]]) -> BlockProposal:

@@ -30,8 +30,8 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.query import Axis, AxisSet
+from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.measured import CountTables
-from leastnoise.strategy.structured.axis_form import AxisForm
 
 # Which blocks there are ----------------------------------------------------------------------------------
 
@@ -112,6 +112,23 @@ def check_centres(forms: Sequence[Sequence[AxisForm]], centres: Iterable[tuple[i
 def _n_split_forms(forms: Sequence[Sequence[AxisForm]]) -> list[int]:
     """How many forms a block may choose from on each axis: none on a whole one."""
     return [len(own) if own and own[0].is_split else 0 for own in forms]
+
+
+def number_of_cell(axes: Sequence[Axis], values: Iterable[int]) -> int:
+    """The number of a cell, by its value on every axis, in the order of the schema; a Python integer."""
+    places: dict[int, tuple[int, int]] = {}
+    for axis, value in zip(axes, values, strict=True):
+        digits = np.unravel_index(int(value), axis.sizes)
+        places |= {
+            place: (int(digit), size)
+            for place, digit, size in zip(axis.places, digits, axis.sizes, strict=True)
+        }
+    number = 0
+    # Attributes with a single value are on no axis.
+    for place in sorted(places):
+        digit, size = places[place]
+        number = number * size + digit
+    return number
 
 
 # Axes whose sets are all gone through, at most, for what a replaced record changes: 1,024 sets.
@@ -252,6 +269,16 @@ class RecordCosts:
                 costs = self.columns[a][chosen[a]].costs(self.power) if a in chosen else [1] * size
                 of_block = np.multiply.outer(of_block, np.array(costs, dtype=object)).reshape(-1)
             total += of_block
+        return total
+
+    def of_cell(self, values: Sequence[int]) -> int:
+        """The sum in (1) for the cell with these values of the axes."""
+        total = 0
+        for block in self.blocks:
+            cost = block.multiplier**self.power
+            for a, form in self._chosen(block).items():
+                cost *= self.columns[a][form].costs(self.power)[values[a]]
+            total += cost
         return total
 
     def _chosen(self, block: ProductBlock) -> dict[int, int]:

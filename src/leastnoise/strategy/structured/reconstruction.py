@@ -10,7 +10,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array, require_room
 from leastnoise.query import InventedRecords, ProductTerm
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.view import ComponentPart, View
 
@@ -29,23 +29,6 @@ def components_of(blocks: Sequence[ProductBlock], shapes: Sequence[tuple[int, ..
         parts.append(values.reshape(*shape, y.shape[1]))
         start += size
     return parts
-
-
-def workload_values(view: View, components: Components, shape: tuple[int, int]) -> Array:
-    """The answers to all products of a workload, (m, draws)."""
-    m, draws = shape
-    require_room(m, draws, "the answers")
-    result = np.empty((m, draws))
-    for term in view.products.terms:
-        result[term.start : term.start + term.n_rows] = labelled_values(view, term, components, draws)
-    return result
-
-
-def labelled_values(view: View, term: ProductTerm, components: Components, draws: int) -> Array:
-    """The answers to one product, (n_rows, draws), in the order of its labels."""
-    values = term_values(view, term, components)
-    values = np.broadcast_to(values, (*(k.n_rows for k in view.kinds(term)), draws))
-    return term.in_workload_order(values.reshape(term.n_rows, draws))
 
 
 def noiseless_rows(

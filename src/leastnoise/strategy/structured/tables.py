@@ -32,11 +32,11 @@ import numpy as np
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, require_room
 from leastnoise.query import AxisSet, Lattice, ProductTerm
+from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.measured import CountTables
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.stored import StoredIntegers
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.reconstruction import Components
-from leastnoise.strategy.structured.stored import StoredIntegers
 from leastnoise.strategy.structured.view import View
 
 # Forms of the axes of tables.
@@ -115,8 +115,8 @@ class WeightedTables(Structured):
             [unit / math.fsum(share for _, share in self._sources[axes]) for axes in self.component_sets]
         )
 
-    def _components(self, y: Array) -> list[Array]:
-        tables = super()._components(y)
+    def _known(self, measurements: Array) -> list[Array]:
+        tables = super()._known(measurements)
         return [self._residual(axes, tables) for axes in self.component_sets]
 
     @property

@@ -8,7 +8,7 @@ have several forms, products are gone through one by one.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import combinations
 from typing import Any, NamedTuple, Protocol
@@ -17,7 +17,7 @@ import numpy as np
 
 from leastnoise.core.operators import AllOnes, Array, Identity, Operator, column_chunks
 from leastnoise.query import Axis, AxisRows, AxisSet, Lattice, Products, ProductTerm
-from leastnoise.strategy.structured.axis_form import AxisForm
+from leastnoise.strategy.axis_form import AxisForm
 
 # W G of an axis beyond this many entries is not held: G and W are applied one after the other.
 _MAX_GAIN = 2**24
@@ -159,20 +159,7 @@ class View:
     @cached_property
     def distance(self) -> float:
         """How far the products that are answered lie from those asked, as in `Measured.distance_of`."""
-
-        def largest(place: int, kind: int) -> float:
-            operator = self.products.kinds[place][kind].operator
-            fitting = [form for form in self.strategy.forms[place] if self.spans(place, form, kind)]
-            return max((form.distance_of(operator) for form in fitting), default=0.0)
-
-        apart = [[largest(a, k) for k in range(len(kinds))] for a, kinds in enumerate(self.products.kinds)]
-        if not any(map(any, apart)):
-            return 0.0
-        asked = {(term.places, term.kinds) for term in self.products.terms}
-        return max(
-            math.expm1(sum(math.log1p(apart[a][k]) for a, k in zip(places, kinds, strict=True)))
-            for places, kinds in asked
-        )
+        return distance_of_products(self.products, self.strategy.forms, self.spans)
 
     @cached_property
     def first_unanswerable(self) -> int | None:
@@ -391,6 +378,30 @@ class View:
             index = np.array([kind_of[j] for j in members.tolist()], dtype=np.intp).reshape(axes.shape)
             of_groups.append(index)
         return [inside[index] for index in of_groups], [outside[index] for index in of_groups], whole
+
+
+def distance_of_products(
+    products: Products, forms: Sequence[Sequence[AxisForm]], spans: Callable[[int, AxisForm, int], bool]
+) -> float:
+    """How far the products that are answered lie from those asked, where axes have these forms.
+
+    Args:
+        spans: whether the rows of a kind of an axis lie within what a form measures.
+    """
+
+    def largest(place: int, kind: int) -> float:
+        operator = products.kinds[place][kind].operator
+        fitting = [form for form in forms[place] if spans(place, form, kind)]
+        return max((form.distance_of(operator) for form in fitting), default=0.0)
+
+    apart = [[largest(a, k) for k in range(len(kinds))] for a, kinds in enumerate(products.kinds)]
+    if not any(map(any, apart)):
+        return 0.0
+    asked = {(term.places, term.kinds) for term in products.terms}
+    return max(
+        math.expm1(sum(math.log1p(apart[a][k]) for a, k in zip(places, kinds, strict=True)))
+        for places, kinds in asked
+    )
 
 
 def _inverse_then_rows(form: AxisForm, operator: Operator, values: Array, position: int) -> Array:

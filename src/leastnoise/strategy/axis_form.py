@@ -15,6 +15,7 @@ Costs of columns and answers are exact integers; G is floating point, as all tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from functools import cached_property
 from typing import Any, Literal, get_args
 
@@ -25,11 +26,15 @@ from leastnoise.core.decompositions import full_rank_inverse, svd, triangle_inve
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import Array, Operator, squared_rows
+from leastnoise.core.resources import threads_for_matrices_of
 
 FormKind = Literal["whole", "identity", "split", "centred", "crossed"]
 
 # Directions this much weaker than the strongest are taken as not measured.
 _RANK_TOL = 1e-11
+
+# Entries from which it is worth a millisecond to decide how many threads multiply them.
+_WORTH_DECIDING = 2**18
 
 # M⁺M differs from the identity by no more than this where M has full rank.
 _FULL_TOL = 1e-6
@@ -172,7 +177,7 @@ class AxisForm:
         """M⁺, (n, r), for an axis that holds a matrix."""
         assert self.rows is not None
         M = self._in_units
-        G = triangle_inverse(M) if self._is_full_triangle else _inverse_of(M)
+        G = np.array(inverse_and_rank(self.rows, M)[0])
         if self.kind == "crossed" and np.abs(G @ M - np.eye(self.size)).max() > _FULL_TOL:
             raise DesignError(
                 "rows beside which an axis is added up must tell all of its values apart", field="rows"
@@ -303,15 +308,33 @@ class AxisForm:
         return {"kind": self.kind, "size": self.size}, arrays
 
 
-def _inverse_of(M: Array) -> Array:
-    """M⁺, (n, r); directions below _RANK_TOL of the strongest are taken as not measured."""
+def inverse_and_rank(rows: Array, M: Array) -> tuple[Array, int]:
+    """M⁺, (n, r), of integer rows in floats, in any unit, and their rank.
 
-    quick = full_rank_inverse(M)
+    Directions below _RANK_TOL of the strongest are taken as not measured.
+    """
+    r, n = rows.shape
+    if r == n and np.count_nonzero(M) == np.count_nonzero(np.diag(M)) == n:
+        return np.diag(1 / np.diag(M)), n
+    # A triangle of integers is judged by its diagonal, exactly.
+    if exact.is_full_triangle(rows):
+        return triangle_inverse(M), n
+    if exact.is_full_triangle(rows.T):
+        return triangle_inverse(M.T).T, n
+    if not M.any():
+        return np.zeros((n, r)), 0
+    with threads_for_rows(r, n):
+        quick = full_rank_inverse(M)
     if quick is not None:
-        return quick
+        return quick, min(r, n)
     U, s, Vt = svd(M)
-    kept = s > _RANK_TOL * s.max(initial=0)
-    return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T)
+    kept = s > _RANK_TOL * s[0]
+    return np.asarray((Vt[kept].T / s[kept]) @ U[:, kept].T), int(kept.sum())
+
+
+def threads_for_rows(r: int, n: int) -> AbstractContextManager[None]:
+    """One thread for few rows over many cells, which wait for each other more than they compute."""
+    return threads_for_matrices_of(r) if r * n >= _WORTH_DECIDING else nullcontext()
 
 
 def form_from_parts(plain: Any, arrays: Mapping[str, Array]) -> AxisForm:

@@ -10,7 +10,9 @@ import numpy as np
 
 from leastnoise.core.errors import TooLargeError
 from leastnoise.core.operators import Array
-from leastnoise.strategy.measured import MAX_MEASURED
+
+# More integers than this are not held: with their noise they are Python integers, some 60 bytes each.
+MAX_MEASURED = 2**25
 
 # Bytes of components that are kept in memory, at most. The three-way tables of 100 attributes, in order, need
 # each pair of attributes again after 4,850 tables: 80 MiB where attributes have ten values.
