@@ -189,6 +189,7 @@ def test_what_the_classes_tell_can_be_asked_afterwards() -> None:
         release.answer(ln.Marginal("age"))
 
 
+@pytest.mark.thorough
 def test_methods_are_compared_over_classes() -> None:
     """Where a method takes no millions of cells, it takes their classes."""
     table = ln.compare(BATCH, GOAL, methods=["dense", "plain", "eigen"])
