@@ -23,7 +23,7 @@ import leastnoise as ln
 from leastnoise.core.backend import Backend
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress
-from leastnoise.solver import load_backend, minimise_total_variance
+from leastnoise.solver import least_total, load_backend
 
 
 class Timed:
@@ -36,11 +36,11 @@ class Timed:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._inner, name)
 
-    def eigh(self, symmetric: Any) -> tuple[Any, Any]:
+    def eigh(self, symmetric: Any, **how: Any) -> tuple[Any, Any]:
         """The inner backend's, timed."""
         self._wait()
         started = time.perf_counter()
-        answer = self._inner.eigh(symmetric)
+        answer = self._inner.eigh(symmetric, **how)
         self._wait()
         self.seconds += time.perf_counter() - started
         self.count += symmetric.shape[0] == self.size
@@ -83,7 +83,7 @@ def seconds_of_search(n: int, device: Backend, tol: float) -> float:
     position = np.arange(n, dtype=float)
     squares, U = device.eigh(device.matrix(n - np.maximum.outer(position, position)))
     R = (U * device.matrix(np.sqrt(device.numpy(squares)))).T
-    return minimise_total_variance(R, tol=tol, backend=device).seconds
+    return least_total(R, tol=tol, backend=device).seconds
 
 
 def whole_designs(sizes: list[int], backend: str, tol: float, *, rechecks: bool) -> None:
@@ -142,7 +142,7 @@ def main() -> None:
     )
     device = Timed(load_backend(arguments.backend), wait)
     # The first call of every library costs seconds of its own.
-    minimise_total_variance(prefix_factor(256, device), tol=1e-6, backend=device)
+    least_total(prefix_factor(256, device), tol=1e-6, backend=device)
     for n in (int(size) for size in arguments.sizes.split(",")):
         product = seconds_of_product(n, device, wait)
         wait()
@@ -154,7 +154,7 @@ def main() -> None:
         if is_cuda:
             torch.cuda.reset_peak_memory_stats()
         seen: list[Progress] = []
-        found = minimise_total_variance(R, tol=arguments.tol, backend=device, progress=seen.append)
+        found = least_total(R, tol=arguments.tol, backend=device, progress=seen.append)
         peak = torch.cuda.max_memory_allocated() if is_cuda else 0
         checked = ""
         if n <= arguments.check:

@@ -16,7 +16,7 @@ import numpy as np
 from scipy import linalg
 
 from leastnoise.core.operators import Array, SomeRanges
-from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend
+from leastnoise.solver import CappedBlock, ImplicitRows, Run, least_profile, load_backend
 
 
 def random_ranges(d: int, generator: np.random.Generator) -> SomeRanges:
@@ -59,7 +59,9 @@ def main() -> None:
         product = seconds_of_product(d, arguments.backend)
         for name, caps in (("equal", np.ones(2 * d)), ("1 to 10", generator.uniform(1, 10, 2 * d))):
             rows = ImplicitRows(operator, Q, load_backend(arguments.backend))
-            found = least_profile(rows, Q.T, caps, Run(arguments.tol, backend=arguments.backend))
+            found = least_profile(
+                [CappedBlock(rows, Q.T)], caps, Run(arguments.tol, backend=arguments.backend)
+            )
             print(
                 f"| {d} | {2 * d} | {Q.shape[1]} | {name} | {found.steps} | {found.gap:.1e} | "
                 f"{found.seconds:.2f} | {found.seconds / product:.0f} |",

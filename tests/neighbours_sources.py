@@ -514,7 +514,7 @@ _IN_POLARS = _arrow_forms(
     is_utf8=True,
     is_typed=True,
 )
-_NOT_IN_SPARK = ("uint", "decimal256", "float16", "null", "date64", "time32", "time64", "[s", "[ns")
+_NOT_IN_SPARK = ("uint", "decimal256", "float16", "null", "date64", "time32", "time64", "[s", "[ms", "[ns")
 _IN_SPARK = _arrow_forms(*_NOT_IN_SPARK, encodings=("words",), is_typed=True)
 _IN_DUCKDB = _arrow_forms(
     "decimal256", "float16", "null", "date64", "timestamp[ns, ", "timestamp[s, ", is_utf8=True, is_typed=True

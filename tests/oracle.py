@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import LeastnoiseError, SharedEnds
+from leastnoise.core.errors import LargeGap, LeastnoiseError, SharedEnds
 from oracle_cases import (
     DATA_DEPENDENT,
     Case,
@@ -213,6 +213,7 @@ def run_case(seed: int, number: int, part: str) -> Judged:
         warnings.simplefilter("error")
         # Ranges that are drawn may share their ends, and each counts them.
         warnings.simplefilter("ignore", SharedEnds)
+        warnings.simplefilter("ignore", LargeGap)
         try:
             if part == "b":
                 return Judged(case, judged_noise(case, Path(folder), np.random.default_rng([seed, number])))

@@ -439,10 +439,15 @@ def test_pure_privacy_is_refused() -> None:
 
 
 def test_other_methods_say_what_to_do() -> None:
-    schema = Schema(a=range(400), b=range(400), d=range(400))
+    schema = Schema(a=range(4_000), b=range(4_000), d=range(400))
     union = assemble([Prefix("a") * Prefix("b"), Prefix("b") * Prefix("d"), Prefix("a")], schema)
     with refuses(MethodError, "objective", ABSOLUTE, "absolute errors", "TotalVariance()"):
         design(union, GDP(1), objective=ABSOLUTE)
+    # No search serves so many cells; plain noise does, and says that something better is not known.
+    fewer = Schema(a=range(400), b=range(400), d=range(400))
+    union = assemble([Prefix("a") * Prefix("b"), Prefix("b") * Prefix("d"), Prefix("a")], fewer)
+    plain = design(union, GDP(1), objective=ABSOLUTE)
+    assert (plain.method, plain.ended, plain.certificate.status) == ("plain", "exhausted", "stopped")
     with refuses(MethodError, "method", "eigen", "absolute errors", "dense"):
         design(PRODUCT, GDP(1), objective=ABSOLUTE, method="eigen")
 

@@ -16,6 +16,7 @@ from scipy import stats
 import leastnoise as ln
 from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.core.operators import Array
+from leastnoise.planning.families import optimum
 from leastnoise.release import Release, load_release
 from leastnoise.release.adjusting import least_squares, nonnegative
 from leastnoise.release.adjusting.adjust_progress import AdjustWatch
@@ -55,7 +56,10 @@ WORKLOADS = {"apart": APART, "tied": TIED, "ranges": RANGES, "unasked": UNASKED}
 @cache
 def plan_of(name: str) -> ln.Plan:
     schema = WIDE if name == "apart" else SMALL
-    return ln.design(ln.assemble(WORKLOADS[name], schema), ln.GDP(1), method="residuals")
+    # As where tables are too many to be measured together, which has no disagreement to mend.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(optimum, "serves", lambda request, question: False)
+        return ln.design(ln.assemble(WORKLOADS[name], schema), ln.GDP(1), method="residuals")
 
 
 def measured(plan: ln.Plan, seed: int = 0) -> Release:

@@ -62,6 +62,7 @@ OTHERS: dict[str, Any] = {
     "design.tol": 1e-3,
     "design.time_limit": 1000.0,
     "design.backend": "numpy",
+    "design.accept_gap": 0.5,
     "not_counted.measure": False,
     "not_counted.most": 0.5,
     "presentation.round_to": 5,
@@ -81,6 +82,7 @@ HARMLESS_KEYS = {
     "format",
     "design.time_limit",
     "design.backend",
+    "design.accept_gap",
     "not_counted.most",
     *(key for key in OTHERS if key.startswith(("presentation.", "publication."))),
 }

@@ -466,11 +466,12 @@ def reading_traces(name: str, held: str) -> list[list[tuple[str, int]]]:
             "area": rng.choice(["n", "s"], 50),
         }
     )
-    odd = pd.DataFrame({"age": ["99", "x"], "sex": ["?", ""], "area": ["n", "nowhere"]})
+    # Numbers written in other ways than plain ones are read one by one, which docs/limits.md says.
+    odd = pd.DataFrame({"age": ["99", "-7"], "sex": ["?", ""], "area": ["n", "nowhere"]})
     # What the plan works out once and keeps is worked out before the first trace.
     measuring._read(plan, release.count_tables(plan.workload, ln.vectorize(table, SCHEMA), 1))
     found = []
-    for source in (table, table.iloc[1:], pd.concat([table, odd]), table.iloc[:2]):
+    for source in (table, table.iloc[1:], pd.concat([table, odd]), table.iloc[:20]):
         data = ln.vectorize(source.astype(object) if held == "objects" else source, SCHEMA)
         found.append(
             lines_run(

@@ -7,7 +7,7 @@ import pytest
 
 from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.operators import Array
-from leastnoise.solver import Run, generated_from_both_sides, least_total_over_all, minimise_total_variance
+from leastnoise.solver import Run, generated_from_both_sides, least_total, least_total_over_all
 from tolerances import ROUNDING
 
 GAP = 1e-3
@@ -41,7 +41,7 @@ def test_both_sides_enclose_the_optimum_and_meet() -> None:
     for seed in range(6):
         R = random_columns(seed)
         found = least_total_over_all(Columns(R), Run(GAP))
-        optimum = minimise_total_variance(R, tol=1e-8)
+        optimum = least_total(R, tol=1e-8)
         assert found.ended == "converged" and found.gap <= GAP
         assert found.lower_bound <= optimum.achieved * (1 + ROUNDING)
         assert optimum.lower_bound <= found.achieved * (1 + ROUNDING)
@@ -75,7 +75,7 @@ def test_working_sets_find_what_passes_over_all_columns_find(monkeypatch: pytest
         rng = np.random.default_rng(100 + seed)
         R = np.hstack([np.eye(5), (rng.random((5, 400)) < 0.5) + 0.1 * rng.random((5, 400))])
         found = generated_from_both_sides(Columns(R), Run(GAP))
-        optimum = minimise_total_variance(R, tol=1e-6)
+        optimum = least_total(R, tol=1e-6)
         assert found.ended == "converged" and found.gap <= GAP
         assert len(found.index) < R.shape[1] / 2
         assert optimum.lower_bound <= found.achieved * (1 + ROUNDING)

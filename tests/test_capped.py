@@ -19,16 +19,17 @@ from leastnoise.planning import design
 from leastnoise.privacy import GDP
 from leastnoise.query import MaxVariance, Targets, TotalVariance, Workload
 from leastnoise.solver import (
+    CappedBlock,
     CappedSolution,
     ImplicitRows,
     Run,
     capped,
     least_profile,
+    least_total,
     load_backend,
-    minimise_total_variance,
     total_within_caps,
 )
-from leastnoise.solver.capped import least_total
+from leastnoise.solver.capped import least_total_by_path
 from leastnoise.solver.rows import DenseRows
 from leastnoise.solver.tightening import tightened
 from support import extra, refuses
@@ -50,21 +51,16 @@ def coordinates(W: Any) -> tuple[Any, Any]:
 
 def least(W: Any, caps: Any, tol: float = SOLVER, **options: Any) -> CappedSolution:
     L, B = coordinates(W)
-    return least_profile(DenseRows(L, NUMPY), B, caps, Run(tol), **options)
+    return least_profile([CappedBlock(DenseRows(L, NUMPY), B)], caps, Run(tol), **options)
 
 
 def total(W: Any, caps: Any, weights: Any, profile: float, tol: float = SOLVER) -> CappedSolution:
     """The least Σ w v with v ≤ c (∞ for none) and u ≤ profile."""
     L, B = coordinates(W)
     has_cap = np.isfinite(caps)
-    return total_within_caps(
-        DenseRows(L[has_cap], NUMPY),
-        B / math.sqrt(profile),
-        caps[has_cap],
-        L * np.sqrt(weights)[:, None],
-        Run(tol),
-        is_all_capped=bool(has_cap[weights > 0].all()),
-    )
+    block = CappedBlock(DenseRows(L[has_cap], NUMPY), B / math.sqrt(profile), L * np.sqrt(weights)[:, None])
+    is_all_capped = bool(has_cap[weights > 0].all())
+    return total_within_caps([block], caps[has_cap], Run(tol), is_all_capped=is_all_capped)
 
 
 def noise_of(solution: CappedSolution, W: Any) -> tuple[Any, Any]:
@@ -96,7 +92,7 @@ def is_proved_total(
 ) -> bool:
     """P3 from both sides: caps and profile kept, the total as claimed, and the bound (6)."""
     # The solver saw cells divided by √profile.
-    v, u = noise_of(dataclasses.replace(solution, strategy=solution.strategy * math.sqrt(profile)), W)
+    v, u = noise_of(dataclasses.replace(solution, roots=[solution.strategy * math.sqrt(profile)]), W)
     has_cap = np.isfinite(caps)
     p = np.zeros(len(W))
     p[has_cap] = solution.p
@@ -116,8 +112,8 @@ def broken(solution: CappedSolution) -> list[CappedSolution]:
     """The same solution with one thing wrong each."""
     replace = dataclasses.replace
     return [
-        replace(solution, strategy=solution.strategy * 1.001),
-        replace(solution, strategy=solution.strategy / 1.001),
+        replace(solution, roots=[solution.strategy * 1.001]),
+        replace(solution, roots=[solution.strategy / 1.001]),
         replace(solution, achieved=solution.achieved * 0.999),
         replace(solution, lower_bound=solution.lower_bound * 1.001),
         replace(solution, q=solution.q + 0.1 * solution.q.max() * (np.arange(len(solution.q)) % 2 == 0)),
@@ -200,7 +196,7 @@ def test_what_is_out_of_reach_is_not_claimed() -> None:
     c, weights = np.ones(len(W)), 1 / (W**2).sum(axis=1)
     profile = 1.001 * least(W, c, NINE).achieved
     solution = total(W, c, weights, profile)
-    v, u = noise_of(dataclasses.replace(solution, strategy=solution.strategy * math.sqrt(profile)), W)
+    v, u = noise_of(dataclasses.replace(solution, roots=[solution.strategy * math.sqrt(profile)]), W)
     assert (v <= c * (1 + RECOMPUTED)).all() and u.max() <= profile * (1 + RECOMPUTED)
     assert solution.has_converged == (solution.gap <= SOLVER)
     assert solution.lower_bound <= weights @ v == pytest.approx(solution.achieved, rel=RECOMPUTED)
@@ -217,7 +213,7 @@ def test_queries_without_caps_count_all_the_same() -> None:
         assert solution.has_converged and is_proved_total(solution, W, c, weights, 1.2 * needed, SOLVER)
         assert len(solution.p) == 3
         # As much as without any cap, and no less.
-        free = minimise_total_variance(np.linalg.qr(W * np.sqrt(weights)[:, None])[1], tol=NINE).achieved
+        free = least_total(np.linalg.qr(W * np.sqrt(weights)[:, None])[1], tol=NINE).achieved
         assert solution.achieved >= free / (1.2 * needed) * (1 - NINE)
 
 
@@ -225,11 +221,11 @@ def test_without_caps_it_is_the_least_total() -> None:
     for seed in range(6):
         rng = np.random.default_rng(seed)
         R = rng.normal(size=(4, 9))
-        newton = minimise_total_variance(R, tol=NINE)
-        other = least_total(R, Run(NINE))
+        newton = least_total(R, tol=NINE)
+        other = least_total_by_path(R, Run(NINE))
         assert other.has_converged and other.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
         assert (other.strategy**2).sum(axis=0).max() <= 1 + ROUNDING
-        started = least_total(R, Run(NINE), start=newton.q)
+        started = least_total_by_path(R, Run(NINE), start=newton.q)
         assert started.has_converged and started.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
 
 
@@ -346,7 +342,7 @@ def counted(solutions: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     follow = capped.follow_path
 
     def noted(problem: Any, *rest: Any, **options: Any) -> Any:
-        solutions.append(problem.forms.rows.shape[0])
+        solutions.append(problem.forms[0].rows.shape[0])
         return follow(problem, *rest, **options)
 
     monkeypatch.setattr(capped, "follow_path", noted)
@@ -366,7 +362,7 @@ def test_working_sets_reach_the_same_optimum(seed: int, monkeypatch: pytest.Monk
     sizes: list[int] = []
     counted(sizes, monkeypatch)
     base = np.linalg.qr(L / np.sqrt(c)[:, None])[1]
-    some = least_profile(ImplicitRows(Matrix(L), None, NUMPY), B, c, Run(NINE), base=base)
+    some = least_profile([CappedBlock(ImplicitRows(Matrix(L), None, NUMPY), B, base)], c, Run(NINE))
     assert len(sizes) > 1 and max(sizes) < 400, "it was solved for all queries at once"
     assert some.has_converged and is_proved(some, W, c, NINE)
     assert some.achieved == pytest.approx(whole.achieved, rel=2 * NINE)
@@ -388,7 +384,7 @@ def test_violated_queries_must_join(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("leastnoise.solver.active_set.MAX_ROUNDS", 4)
     monkeypatch.setattr(capped._CappedRows, "next_rows", lambda self, chosen, found: chosen)
     base = np.linalg.qr(L / np.sqrt(c)[:, None])[1]
-    stuck = least_profile(ImplicitRows(Matrix(L), None, NUMPY), B, c, Run(SOLVER), base=base)
+    stuck = least_profile([CappedBlock(ImplicitRows(Matrix(L), None, NUMPY), B, base)], c, Run(SOLVER))
     assert not stuck.has_converged and stuck.gap > SOLVER
     assert is_proved(stuck, W, c, stuck.gap * (1 + ROUNDING))
 
@@ -398,8 +394,8 @@ def test_all_ranges_need_not_be_written_out() -> None:
     W = every.dense()
     rng = np.random.default_rng(16)
     for c in (np.ones(len(W)), 10.0 ** rng.uniform(-0.5, 0.5, len(W))):
-        implicit = least_profile(ImplicitRows(every, None, NUMPY), np.eye(16), c, Run(1e-8))
-        written = least_profile(DenseRows(W, NUMPY), np.eye(16), c, Run(1e-8))
+        implicit = least_profile([CappedBlock(ImplicitRows(every, None, NUMPY), np.eye(16))], c, Run(1e-8))
+        written = least_profile([CappedBlock(DenseRows(W, NUMPY), np.eye(16))], c, Run(1e-8))
         assert implicit.has_converged and is_proved(implicit, W, c, 1e-8)
         assert implicit.achieved == pytest.approx(written.achieved, rel=2e-8)
 
@@ -413,16 +409,18 @@ def test_a_time_limit_stops_with_an_honest_gap() -> None:
     c, weights = random_caps(rng, W), np.ones(len(W))
     L, B = coordinates(W)
     started = time.monotonic()
-    late = least_profile(DenseRows(L, NUMPY), B, c, Run(NINE, Watch.starting(1e-9)))
+    late = least_profile([CappedBlock(DenseRows(L, NUMPY), B)], c, Run(NINE, Watch.starting(1e-9)))
     assert time.monotonic() - started < 10
     assert not late.has_converged and late.steps == 0 and late.gap > NINE
     assert is_proved(late, W, c, late.gap * (1 + ROUNDING))
     roomy = Run(NINE, Watch.starting(1e-9))
-    late_total = total_within_caps(DenseRows(L, NUMPY), B / math.sqrt(2 * late.achieved), c, L, roomy)
+    late_total = total_within_caps(
+        [CappedBlock(DenseRows(L, NUMPY), B / math.sqrt(2 * late.achieved), L)], c, roomy
+    )
     assert not late_total.has_converged
     if late_total.is_feasible:
         v, u = noise_of(
-            dataclasses.replace(late_total, strategy=late_total.strategy * math.sqrt(2 * late.achieved)), W
+            dataclasses.replace(late_total, roots=[late_total.strategy * math.sqrt(2 * late.achieved)]), W
         )
         assert (v <= c * (1 + RECOMPUTED)).all() and u.max() <= 2 * late.achieved * (1 + RECOMPUTED)
         assert weights @ v == pytest.approx(late_total.achieved, rel=RECOMPUTED)
@@ -450,11 +448,13 @@ def test_torch_agrees_with_numpy() -> None:
     L, B = coordinates(W)
     torch = load_backend("torch")
     here = least(W, c, 1e-8)
-    there = least_profile(DenseRows(L, torch), B, c, Run(1e-8, backend="torch"))
+    there = least_profile([CappedBlock(DenseRows(L, torch), B)], c, Run(1e-8, backend="torch"))
     assert there.has_converged and is_proved(there, W, c, 1e-8)
     assert there.achieved == pytest.approx(here.achieved, rel=2e-8)
     profile = 1.2 * here.achieved
-    other = total_within_caps(DenseRows(L, torch), B / math.sqrt(profile), c, L, Run(1e-8, backend="torch"))
+    other = total_within_caps(
+        [CappedBlock(DenseRows(L, torch), B / math.sqrt(profile), L)], c, Run(1e-8, backend="torch")
+    )
     assert is_proved_total(other, W, c, np.ones(9), profile, 1e-8)
 
 
@@ -462,19 +462,23 @@ def test_torch_agrees_with_numpy() -> None:
 def test_constraints_are_tightened_by_small_moves(seed: int) -> None:
     """Lengths that were moved off 1 by a little, in any way, are 1 again, but for rounding."""
     rng = np.random.default_rng(seed)
-    k = 6
-    R, queries = np.eye(k) + 0.1 * rng.normal(size=(k, k)), rng.normal(size=(k, 5))
-    queries /= np.sqrt(((R @ queries) ** 2).sum(axis=0))
-    columns = rng.normal(size=(k, 4))
-    columns /= np.sqrt((columns**2).sum(axis=0))
-    B = R.T @ columns
-    noise = 1e-6 * rng.normal(size=(k, k))
-    start = (np.eye(k) + noise + noise.T) @ R
-    before = np.linalg.solve(start.T, B)
+    # One block or two, of which every constraint has a length in both.
+    sizes = [6] if seed % 2 else [6, 4]
+    roots = [np.eye(k) + 0.1 * rng.normal(size=(k, k)) for k in sizes]
+    queries, columns = [rng.normal(size=(k, 5)) for k in sizes], [rng.normal(size=(k, 4)) for k in sizes]
+    of_queries = np.sqrt(sum(((R @ own) ** 2).sum(axis=0) for R, own in zip(roots, queries, strict=True)))
+    of_columns = np.sqrt(sum((own**2).sum(axis=0) for own in columns))
+    queries, columns = [own / of_queries for own in queries], [own / of_columns for own in columns]
+    B = [R.T @ own for R, own in zip(roots, columns, strict=True)]
+    noise = [1e-6 * rng.normal(size=(k, k)) for k in sizes]
+    start = [(np.eye(len(R)) + own + own.T) @ R for R, own in zip(roots, noise, strict=True)]
+    before = [np.linalg.solve(R.T, own) for R, own in zip(start, B, strict=True)]
     moved = tightened(start, queries, before, np.ones(9), 1.0)
     assert moved is not None
-    lengths = [((moved @ queries) ** 2).sum(axis=0), (np.linalg.solve(moved.T, B) ** 2).sum(axis=0)]
-    assert np.abs(np.concatenate(lengths) - 1).max() <= ROUNDING < np.abs((before**2).sum(axis=0) - 1).max()
+    v = sum(((R @ own) ** 2).sum(axis=0) for R, own in zip(moved, queries, strict=True))
+    u = sum((np.linalg.solve(R.T, own) ** 2).sum(axis=0) for R, own in zip(moved, B, strict=True))
+    was = sum((own**2).sum(axis=0) for own in before)
+    assert np.abs(np.concatenate([v, u]) - 1).max() <= ROUNDING < np.abs(was - 1).max()
 
 
 def test_an_impossible_tolerance_ends_all_the_same() -> None:
@@ -514,9 +518,9 @@ def test_cells_with_shares_of_their_own_are_scaled_columns(seed: int) -> None:
     rng = np.random.default_rng(seed)
     W, tau, caps = rng.normal(size=(7, 5)), rng.uniform(0.3, 3, 5), rng.uniform(0.5, 4, 7)
     R = np.linalg.qr(W, mode="r")
-    total = minimise_total_variance(R / np.sqrt(tau), tol=1e-9)
+    total = least_total(R / np.sqrt(tau), tol=1e-9)
     assert total.achieved == pytest.approx(judged_with_shares(W, tau, None), rel=JUDGE)
-    assert total.achieved != pytest.approx(minimise_total_variance(R, tol=1e-9).achieved, rel=JUDGE)
+    assert total.achieved != pytest.approx(least_total(R, tol=1e-9).achieved, rel=JUDGE)
     rows = DenseRows(W, load_backend("numpy"))
-    least = least_profile(rows, np.eye(5) / np.sqrt(tau), caps, Run(1e-9))
+    least = least_profile([CappedBlock(rows, np.eye(5) / np.sqrt(tau))], caps, Run(1e-9))
     assert least.achieved == pytest.approx(judged_with_shares(W, tau, caps), rel=JUDGE)

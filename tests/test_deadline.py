@@ -17,7 +17,7 @@ from leastnoise.core.deadline import NEVER, Deadline, Watch
 from leastnoise.core.errors import DesignError
 from leastnoise.core.progress import Progress
 from leastnoise.planning import Request
-from leastnoise.planning.families import residuals
+from leastnoise.planning.families import residuals, shared_products
 from leastnoise.planning.oblique import axis_split as oblique_axis
 from leastnoise.planning.oblique import row_variances as rows
 from leastnoise.planning.oblique.splitting import split_products
@@ -51,6 +51,12 @@ class Clock:
 
 
 @pytest.fixture
+def without_a_shared_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small unions take the way of large ones."""
+    monkeypatch.setattr(shared_products, "MAX_KINDS", 1)
+
+
+@pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     own = Clock()
     monkeypatch.setattr(deadline_module, "time", SimpleNamespace(monotonic=own.monotonic))
@@ -61,13 +67,13 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 def solved(monkeypatch: pytest.MonkeyPatch) -> list[float | None]:
     """The time limits of all one-axis problems that are solved."""
     limits: list[float | None] = []
-    solve = oblique_axis.minimise_total_variance
+    solve = oblique_axis.least_total
 
     def counted(*args: Any, time_limit: float | None = None, **options: Any) -> Any:
         limits.append(time_limit)
         return solve(*args, time_limit=time_limit, **options)
 
-    monkeypatch.setattr(oblique_axis, "minimise_total_variance", counted)
+    monkeypatch.setattr(oblique_axis, "least_total", counted)
     return limits
 
 
@@ -168,6 +174,7 @@ def check_stopped(plan: ln.Plan, whole: ln.Plan) -> None:
 @pytest.mark.thorough
 @pytest.mark.parametrize("kind", OBJECTIVES)
 @pytest.mark.parametrize("limit", [1e-9, 0.1])
+@pytest.mark.usefixtures("without_a_shared_axis")
 def test_a_stopped_plan_holds(kind: str, limit: float) -> None:
     given = dict(OBJECTIVES[kind])
     workload = given.pop("workload")
@@ -268,6 +275,7 @@ def test_cross_tables_stop_at_the_limit() -> None:
     assert plan.ended == "deadline" and whole.ended == "converged"
 
 
+@pytest.mark.usefixtures("without_a_shared_axis")
 def test_progress_tells_no_gap_that_is_not_the_plans() -> None:
     """Steps over shares of the budget told a gap of 1e-8 where the plan's own was a tenth."""
     seen: list[Any] = []
@@ -299,6 +307,7 @@ WITHIN = ln.TotalVariance(within_targets=True)
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("without_a_shared_axis")
 def test_queries_that_cannot_be_told_apart_in_time_are_refused_with_the_number(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -316,6 +325,7 @@ def test_queries_that_cannot_be_told_apart_in_time_are_refused_with_the_number(
 
 
 @pytest.mark.thorough
+@pytest.mark.usefixtures("without_a_shared_axis")
 def test_a_plan_within_targets_is_kept_where_a_better_one_would_take_too_long(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -168,7 +168,8 @@ def test_slow_methods_are_left_alone_unless_nobody_else_can(monkeypatch: pytest.
     only(monkeypatch, quick, slow, spied("dawa"))
     assert design(PREFIX, PureDP(1)).method == "identity" and tried == ["identity"]
     assert design(PREFIX, PureDP(1)).tried[0].name == "identity"
-    assert design(PREFIX, GDP(1)).method == "identity"
+    # Plain noise, which is there before any method is asked, is as good as the quick one.
+    assert design(PREFIX, GDP(1)).method == "plain" and "wavelet" not in tried
     only(monkeypatch, slow, spied("dawa"))
     assert design(PREFIX, PureDP(1)).method == "wavelet"
     only(monkeypatch, spied("dawa"))
@@ -199,9 +200,10 @@ def test_a_method_that_fails_leaves_the_choice_to_the_others(monkeypatch: pytest
         assert plan.method == "wavelet"
         assert (plan.tried[0].name, plan.tried[0].outcome) == ("failing", "failed")
     only(monkeypatch, failing)
-    for goal in (PureDP(1), GDP(1)):
-        with pytest.raises(DesignError, match="rounding would lose a direction"):
-            design(PREFIX, goal)
+    with pytest.raises(DesignError, match="rounding would lose a direction"):
+        design(PREFIX, PureDP(1))
+    plan = design(PREFIX, GDP(1))
+    assert (plan.method, plan.ended) == ("plain", "exhausted") and plan.certificate.status == "stopped"
 
 
 # A search that ends far from the optimum, under the name of one that mostly does not.
@@ -315,8 +317,10 @@ def test_a_method_that_fails_leaves_targets_to_one_that_meets_them(monkeypatch: 
     plan = design(asked, GDP(1))
     assert plan.method == "dense" and [t.outcome for t in plan.tried] == ["failed", "kept"]
     only(monkeypatch, open_, method_named("identity"))
+    plan = design(asked, GDP(1))
+    assert plan.method == "plain" and plan.factor is not None and plan.factor <= 1
     with pytest.raises(DesignError, match="it is open"):
-        design(asked, GDP(1))
+        design(assemble([Prefix("age", stderr=1.5)], AGES), GDP(1))
     only(monkeypatch, method_named("dense"), open_)
     with pytest.raises(InfeasibleError):
         design(assemble([Prefix("age", stderr=0.1)], AGES), GDP(1))

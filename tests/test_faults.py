@@ -180,7 +180,8 @@ def all_the_way(build: Callable[[], Workload], goal: Callable[[], Any] = lambda:
 
 def measured(given: ln.Plan, source: Any) -> ln.Release:
     with pytest.warns(UnrecordedSpending, match="no ledger records this release"):
-        return ln.measure(given, source)
+        # Where a solver is broken, the plan is one of plain noise.
+        return ln.measure(given, source, accept_gap=10.0)
 
 
 @contextlib.contextmanager
@@ -951,14 +952,14 @@ def test_row_42_neighbours_mixed() -> None:
 
 def broken_solver(root: Callable[[np.ndarray], np.ndarray]) -> Any:
     """A solver that stops at once with this root, and claims to be far better than it is."""
-    original = dense.minimise_total_variance
+    original = dense.least_total
 
     def solve(R: np.ndarray, **options: Any) -> Any:
         found = original(R, **(options | {"time_limit": 1e-9}))
-        return dataclasses.replace(found, root=root(found.root), has_converged=False, ended="exhausted")
+        return dataclasses.replace(found, roots=[root(found.root)], has_converged=False, ended="exhausted")
 
     # Nobody takes up what it leaves undone.
-    return mock.patch.multiple(dense, minimise_total_variance=solve, _MAX_SECOND_TRY=0)
+    return mock.patch.multiple(dense, least_total=solve, _MAX_SECOND_TRY=0)
 
 
 @pytest.mark.parametrize("unit", [1e-3, 1.0, 1e6])
@@ -1551,7 +1552,7 @@ def test_mistake_a_sensitivity_taken_from_the_solver(monkeypatch: pytest.MonkeyP
 
 
 def test_mistake_an_interrupt_that_is_swallowed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    original = dense.minimise_total_variance
+    original = dense.least_total
 
     def stubborn(R: Any, **options: Any) -> Any:
         try:
@@ -1559,7 +1560,7 @@ def test_mistake_an_interrupt_that_is_swallowed(monkeypatch: pytest.MonkeyPatch,
         except KeyboardInterrupt:
             return original(R, **(options | {"progress": None}))
 
-    monkeypatch.setattr(dense, "minimise_total_variance", stubborn)
+    monkeypatch.setattr(dense, "least_total", stubborn)
     noticed(check_interrupted_design, tmp_path)
 
 

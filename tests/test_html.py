@@ -42,7 +42,7 @@ from leastnoise.report import cross_table, page, rendering
 from leastnoise.report import plan_sentences as words
 from leastnoise.report.baseline_noise import baselines
 from leastnoise.report.charts import pictures
-from leastnoise.report.figures import share_above, with_margin
+from leastnoise.report.figures import gap_text, share_above, with_margin
 from leastnoise.strategy import Structured
 from tolerances import ROUNDING
 
@@ -527,7 +527,7 @@ def test_the_certificate_and_the_costs_are_those_of_the_plan(release):
     assert rows == {
         "achieved": f"{certificate.achieved:,.9g}",
         "lower bound": f"{certificate.lower_bound:,.9g}",
-        "gap": f"{certificate.gap:.1e}",
+        "gap": gap_text(certificate.gap),
         "status": "heuristic",
         "search": plan.ended,
     }

@@ -12,7 +12,7 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, CumulativeSum, EveryRange, Identity, Matrix, Operator
 from leastnoise.planning.oblique.axis_split import AxisQuestions, Placed, first_place, questions_of
 from leastnoise.planning.oblique.centre_search import spread
-from leastnoise.solver import minimise_total_variance
+from leastnoise.solver import least_total
 from leastnoise.strategy import AxisForm, rounded_centre, split_form, whole_form
 from support import refuses
 from tolerances import ROUNDING
@@ -142,7 +142,7 @@ def test_an_axis_asked_for_its_total_alone_holds_no_rows() -> None:
 
 def test_whole_axes_keep_their_variances() -> None:
     operator = CumulativeSum(20)
-    found = minimise_total_variance(operator.dense(), tol=1e-9)
+    found = least_total(operator.dense(), tol=1e-9)
     form = whole_form(found.root)
     assert float(form.row_gains(operator).sum()) * form.largest_cost(2) == pytest.approx(
         found.achieved, rel=1e-7

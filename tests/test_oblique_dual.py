@@ -23,7 +23,7 @@ from leastnoise.planning.oblique.dual_search import dual_weights as dual_weights
 from leastnoise.planning.oblique.dual_union import MovingUnion, sum_and_marginals
 from leastnoise.planning.oblique.splitting import split_products
 from leastnoise.query import Products, products_of
-from leastnoise.solver import minimise_total_variance
+from leastnoise.solver import least_total
 from tolerances import ROUNDING, SOLVER
 
 # How far below the certified optimum the bound of product form may stay: gaps are printed to 0.1 %.
@@ -201,7 +201,7 @@ def test_bounds_are_near_the_certified_optimum(case: str) -> None:
     A = matrix(products, weights, {})
     _, s, E = np.linalg.svd(A[:, A.any(axis=0)], full_matrices=False)
     strong = s > SOLVER * s[0]
-    optimum = minimise_total_variance(s[strong, None] * E[strong], tol=SOLVER)
+    optimum = least_total(s[strong, None] * E[strong], tol=SOLVER)
     bound = union_bound(products, weights, padded(products, dual_weights(products, weights)))
     assert bound <= (1 + SOLVER) * optimum.achieved
     assert bound >= (1 - NEAR) * optimum.achieved

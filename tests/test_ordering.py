@@ -12,7 +12,7 @@ from leastnoise.core.errors import MethodError
 from leastnoise.planning import design
 from leastnoise.privacy import GDP
 from leastnoise.query import MaxVariance, Targets, TotalVariance, Workload
-from leastnoise.solver import CappedSolution, Run, least_profile, load_backend, refined_profile
+from leastnoise.solver import CappedBlock, CappedSolution, Run, least_profile, load_backend, refined_profile
 from leastnoise.solver.rows import DenseRows
 from support import extra, refuses
 from test_capped import RECOMPUTED, coordinates, noise_of
@@ -89,7 +89,7 @@ def test_a_level_that_stalled_is_begun_again() -> None:
 
 def plain(W: Any, caps: Any) -> CappedSolution:
     L, B = coordinates(W)
-    return least_profile(DenseRows(L, NUMPY), B, caps, Run(1e-9))
+    return least_profile([CappedBlock(DenseRows(L, NUMPY), B)], caps, Run(1e-9))
 
 
 def refined(W: Any, caps: Any) -> CappedSolution:

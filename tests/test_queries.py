@@ -652,7 +652,8 @@ def test_every_kind_is_listed_once() -> None:
     def below(cls: type[Query]) -> list[type[Query]]:
         return [cls, *(lower for child in cls.__subclasses__() for lower in below(child))]
 
-    concrete = [cls for cls in below(Query) if cls.kind]
+    # Other tests have kinds of their own, as classes from outside the package are.
+    concrete = [cls for cls in below(Query) if cls.kind and cls.__module__.startswith("leastnoise.")]
     assert all(QUERY_KINDS[cls.kind] is cls for cls in concrete)
     assert len(QUERY_KINDS) == len(concrete)
 

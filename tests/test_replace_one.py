@@ -28,9 +28,7 @@ from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
 from leastnoise.query import AllRanges, Cube, Marginal, Prefix, Schema, Total, Workload, assemble, products_of
 from leastnoise.report import compare, summarize
 from leastnoise.report.baseline_noise import baselines
-from leastnoise.solver import NUMPY, minimise_total_variance
-from leastnoise.solver.dual import evaluate
-from leastnoise.solver.pairs import PairColumns
+from leastnoise.solver import NUMPY, Columns, Pairs, least_total
 from leastnoise.strategy import RealStrategy, Strategy
 from support import extra, refuses
 from test_certificate import bare
@@ -301,7 +299,7 @@ def test_some_pairs_give_what_all_give(k: int) -> None:
     R = rng.normal(size=(k, 20))
     request = Request(Workload.from_matrix(R), GDP(1, neighbours=ONE), tol=2e-8)
     some = dense._solve_over_pairs(R, request)
-    every = minimise_total_variance(with_differences(R), tol=1e-8)
+    every = least_total(with_differences(R), tol=1e-8)
     assert some.has_converged and every.has_converged
     assert some.achieved == pytest.approx(every.achieved, rel=3e-8)
     columns = with_differences(some.root)
@@ -315,8 +313,8 @@ def test_pairs_that_are_not_written_out_are_those_written_out(k: int, n: int) ->
     rng = np.random.default_rng(k)
     R = rng.normal(size=(min(k, n), n))
     q, x = rng.uniform(0.1, 2, size=15), rng.normal(size=15)
-    columns = PairColumns(R, NUMPY)
-    point, judge = columns.evaluate(q), evaluate(with_differences(R), q, NUMPY)
+    columns = Pairs(R, NUMPY)
+    point, judge = columns.evaluate(q), Columns([with_differences(R)]).evaluate(q)
     assert columns.shape == with_differences(R).shape
     assert np.array_equal(columns.take(np.arange(15)), with_differences(R))
     M = rng.normal(size=(2, len(R)))
@@ -325,9 +323,8 @@ def test_pairs_that_are_not_written_out_are_those_written_out(k: int, n: int) ->
     assert point.q == pytest.approx(judge.q, rel=ROUNDING)
     assert point.u == pytest.approx(judge.u, rel=ROUNDING)
     assert point.hessian_product(x) == pytest.approx(judge.hessian_product(x), rel=1e-9, abs=1e-9)
-    assert (point.columns().T @ point.columns()) == pytest.approx(
-        judge.beta.T @ judge.beta, rel=1e-9, abs=1e-9
-    )
+    alone, beta = point.roots()[0], judge.roots()[0][:, : R.shape[1]]
+    assert (alone.T @ alone) == pytest.approx(beta.T @ beta, rel=1e-9, abs=1e-9)
     # A preconditioner: within a factor of two.
     ratio = point.hessian_diagonal() / judge.hessian_diagonal()
     assert ratio.min() > 0.5 and ratio.max() < 2
@@ -436,7 +433,7 @@ def test_progress_and_time_limits(k: int) -> None:
     assert [p.step for p in seen] == sorted(p.step for p in seen)
     assert [p.gap for p in seen] == sorted((p.gap for p in seen), reverse=True)
     hasty = design(workload, GDP(1, neighbours=ONE), time_limit=1e-9, tol=1e-9)
-    assert hasty.ended == "deadline" and hasty.certificate.status == "stopped"
+    assert hasty.ended == "deadline" and hasty.certificate.status in ("stopped", "heuristic")
     assert hasty.certificate.lower_bound <= plan.certificate.achieved <= hasty.certificate.achieved
 
 

@@ -11,6 +11,7 @@ import pytest
 import leastnoise as ln
 from leastnoise.bounds import ProductWitness, certify, product_witness_from_parts
 from leastnoise.core.errors import InfeasibleError, MethodError
+from leastnoise.planning.families import shared_products
 from leastnoise.strategy import Structured
 from tolerances import SOLVER
 
@@ -42,6 +43,12 @@ CASES: dict[str, tuple[ln.Schema, list[ln.Query]]] = {
     "regions": (ln.Schema(place=TREE, b=range(7)), [ln.Levels("place") * ln.Marginal("b"), ln.Prefix("b")]),
     "weights": (AGE, [ln.Marginal("age", weight=30.0), ln.Marginal("sex"), ln.Prefix("age", weight=0.01)]),
 }
+
+
+@pytest.fixture(autouse=True)
+def without_a_shared_axis(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small unions take the way of large ones; their optimum is tested in `test_optimum`."""
+    monkeypatch.setattr(shared_products, "MAX_KINDS", 1)
 
 
 def plan_for(name: str, goal: ln.Goal | None = None, **given: Any) -> ln.Plan:

@@ -209,10 +209,12 @@ def test_auto_takes_a_cheaper_method_and_says_so(slow: None) -> None:
 
 
 def test_auto_says_what_each_method_takes_where_none_can_end(slow: None) -> None:
-    with pytest.raises(MethodError) as refused:
-        ln.design(prefix(64), ln.GDP(1), time_limit=1)
-    assert str(refused.value).startswith("this workload takes too much. dense: it takes about 16 s")
-    assert "identity: it takes about 8.9 s" in str(refused.value)
+    """There is a plan all the same, of plain noise, and it says that more time may give a better one."""
+    plan = ln.design(prefix(64), ln.GDP(1), time_limit=1)
+    assert (plan.method, plan.ended) == ("plain", "deadline")
+    reasons = {trial.name: trial.reason for trial in plan.tried if trial.outcome == "too-much"}
+    assert reasons["dense"].startswith("it takes about 16 s")
+    assert plan.certificate.status == "stopped" and plan.certificate.gap > 0.05
 
 
 def test_with_laplace_noise_methods_that_cannot_end_are_left_out(slow: None) -> None:

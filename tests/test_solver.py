@@ -14,8 +14,8 @@ import pytest
 from leastnoise.core.errors import InputError, MissingExtraError
 from leastnoise.core.progress import Progress
 from leastnoise.privacy import GDP
-from leastnoise.solver import BACKENDS, Solution, load_backend, minimise_total_variance, newton
-from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
+from leastnoise.solver import BACKENDS, Columns, Optimum, least_total, load_backend, maps
+from leastnoise.solver.dual import BlockPoint, CurvedPoint, DualNoise
 from leastnoise.strategy import RealStrategy
 from support import extra, refuses
 from tolerances import ROUNDING, SOLVER
@@ -42,7 +42,7 @@ def problem(seed: int, *, low_rank: bool | None = None) -> Any:
 # The dual function ---------------------------------------------------------------------------
 
 
-def has_right_derivatives(point: DualPoint, R: Any) -> bool:
+def has_right_derivatives(point: CurvedPoint, R: Any) -> bool:
     """F, gradient (of 2F) and Hessian (minus that of 2F) against singular values and differences."""
     q, n = point.q, len(point.q)
     if abs(point.F / nuclear(R, q) - 1) > ROUNDING or abs(q.sum() / point.F - 1) > ROUNDING:
@@ -62,6 +62,13 @@ def has_right_derivatives(point: DualPoint, R: Any) -> bool:
     return bool(np.abs(np.diag(P) - point.hessian_diagonal()).max() <= ROUNDING * np.abs(P).max())
 
 
+def point_of(R: Any, q: Any) -> BlockPoint:
+    """The point of one block."""
+    point = Columns([R]).evaluate(q)
+    assert isinstance(point, BlockPoint)
+    return point
+
+
 def gradient(R: Any, q: Any) -> Any:
     """u_i = r_iᵀ T^{−½} r_i by an eigendecomposition of its own."""
     values, vectors = np.linalg.eigh((R * q) @ R.T)
@@ -72,19 +79,23 @@ def gradient(R: Any, q: Any) -> Any:
 def test_derivatives_agree_with_differences(seed: int) -> None:
     R = problem(seed)
     q = np.random.default_rng(seed + 100).uniform(0.1, 2, R.shape[1])
-    point = evaluate(R, q, NUMPY)
+    point = point_of(R, q)
     assert has_right_derivatives(point, R)
     assert not has_right_derivatives(dataclasses.replace(point, u=point.u * (1 + 1e-5)), R)
-    assert not has_right_derivatives(dataclasses.replace(point, beta=point.beta * 1.001), R)
-    assert not has_right_derivatives(dataclasses.replace(point, d=point.d * 1.001), R)
+    (stack,) = point.stacks
+    for wrong in (
+        dataclasses.replace(stack, beta=stack.beta * 1.001),
+        dataclasses.replace(stack, d=stack.d * 1.001),
+    ):
+        assert not has_right_derivatives(dataclasses.replace(point, stacks=[wrong]), R)
 
 
 def test_bounds_do_not_depend_on_the_unit_of_q() -> None:
     R = problem(3)
     q = np.random.default_rng(3).uniform(0.1, 2, R.shape[1])
-    first = evaluate(R, q, NUMPY)
+    first = point_of(R, q)
     for unit in (1e-50, 1e-8, 1e8, 1e50):
-        other = evaluate(R, q * unit, NUMPY)
+        other = point_of(R, q * unit)
         assert other.lower_bound == pytest.approx(first.lower_bound, rel=ROUNDING)
         assert other.achieved == pytest.approx(first.achieved, rel=ROUNDING)
 
@@ -95,8 +106,8 @@ def test_weak_directions_keep_their_digits(ratio: float) -> None:
     rng = np.random.default_rng(17)
     turn = np.linalg.qr(rng.normal(size=(6, 6)))[0]
     R = np.diag(np.geomspace(1, ratio, 6)) @ turn
-    point = evaluate(R, np.ones(6), NUMPY)
-    strength = point.d / point.d.max()
+    d = point_of(R, np.ones(6)).stacks[0].d[0]
+    strength = d / d.max()
     np.testing.assert_allclose(np.sort(strength), np.geomspace(ratio, 1, 6), rtol=1e-6)
 
 
@@ -104,7 +115,7 @@ def is_noise_of(noise: DualNoise | None, R: Any) -> bool:
     """Whether profile and total variance are those of the strategy that the root stands for."""
     if noise is None:
         return False
-    A = np.asarray(noise.root)
+    A = np.asarray(noise.roots[0])
     total = float(np.linalg.norm(R @ np.linalg.pinv(A)) ** 2)
     agrees = np.abs((A**2).sum(axis=0) - noise.u).max() <= ROUNDING * noise.u.max()
     return bool(agrees and abs(total / noise.total - 1) <= ROUNDING)
@@ -112,7 +123,7 @@ def is_noise_of(noise: DualNoise | None, R: Any) -> bool:
 
 def second_order_errors(R: Any, change: Any, sizes: tuple[float, ...]) -> list[float]:
     """How far `moved` is from the noise of the changed weights, for changes of some sizes."""
-    point = evaluate(R, np.random.default_rng(9).uniform(0.5, 2, R.shape[1]), NUMPY)
+    point = point_of(R, np.random.default_rng(9).uniform(0.5, 2, R.shape[1]))
     errors = []
     for size in sizes:
         moved = point.moved(size * change * point.q)
@@ -126,7 +137,7 @@ def second_order_errors(R: Any, change: Any, sizes: tuple[float, ...]) -> list[f
 def test_noise_moved_to_first_order_is_noise_and_right_to_second(shape: tuple[int, int]) -> None:
     rng = np.random.default_rng(shape)
     R, change = rng.normal(size=shape), rng.uniform(-1, 1, shape[1])
-    point = evaluate(R, rng.uniform(0.5, 2, shape[1]), NUMPY)
+    point = point_of(R, rng.uniform(0.5, 2, shape[1]))
     # DualNoise whatever the change, near or far, and the point's own where nothing changes.
     for size in (0.0, 1e-3, 0.3):
         moved = point.moved(size * change * point.q)
@@ -142,7 +153,7 @@ def test_noise_moved_to_first_order_is_noise_and_right_to_second(shape: tuple[in
 
 
 def test_a_change_too_large_for_first_order_is_refused() -> None:
-    point = evaluate(np.eye(3), np.ones(3), NUMPY)
+    point = point_of(np.eye(3), np.ones(3))
     assert point.moved(-3 * point.q) is None
 
 
@@ -151,14 +162,15 @@ def test_symmetric_forms_in_bands_agree_with_whole_matrices() -> None:
     rng = np.random.default_rng(11)
     for k in (64, 65, 513):
         R = rng.normal(size=(k, k + 3))
-        point = evaluate(R, rng.uniform(0.5, 2, k + 3), NUMPY)
+        point = point_of(R, rng.uniform(0.5, 2, k + 3))
         v = rng.normal(size=k + 3)
-        K = 1 / (point.d[:, None] + point.d)
-        whole = (((point.beta * v) @ point.beta.T * K) @ point.beta * point.beta).sum(axis=0)
+        (d,), (beta,) = point.stacks[0].d, point.stacks[0].beta
+        K = 1 / (d[:, None] + d)
+        whole = (((beta * v) @ beta.T * K) @ beta * beta).sum(axis=0)
         np.testing.assert_allclose(
             point.hessian_product(v), whole, rtol=1e-9, atol=1e-9 * np.abs(whole).max()
         )
-        squares = point.beta**2
+        squares = beta**2
         np.testing.assert_allclose(point.hessian_diagonal(), ((K @ squares) * squares).sum(axis=0), rtol=1e-9)
 
 
@@ -187,16 +199,16 @@ def test_no_weights_ever_beat_a_feasible_strategy() -> None:
 def test_a_solution_is_feasible_and_achieves_what_it_says() -> None:
     for seed in range(40):
         R = problem(seed)
-        solution = minimise_total_variance(R, tol=SOLVER)
+        solution = least_total(R, tol=SOLVER)
         assert is_proved(solution, R, SOLVER)
         assert not is_proved(dataclasses.replace(solution, achieved=solution.achieved * 0.999), R, SOLVER)
-        assert not is_proved(dataclasses.replace(solution, root=solution.root * 1.001), R, SOLVER)
+        assert not is_proved(dataclasses.replace(solution, roots=[solution.root * 1.001]), R, SOLVER)
         assert not is_proved(
             dataclasses.replace(solution, lower_bound=solution.lower_bound * 1.01), R, SOLVER
         )
 
 
-def is_proved(solution: Solution, R: Any, tol: float) -> bool:
+def is_proved(solution: Optimum, R: Any, tol: float) -> bool:
     """Both sides from R, the root and q alone."""
     A = solution.root
     is_feasible = (A**2).sum(axis=0).max() <= 1 + ROUNDING
@@ -214,7 +226,7 @@ def is_proved(solution: Solution, R: Any, tol: float) -> bool:
 def test_random_problems_converge_to_nine_digits(low_rank: bool) -> None:
     for seed in range(60):
         R = problem(1000 + seed, low_rank=low_rank)
-        solution = minimise_total_variance(R, tol=1e-9)
+        solution = least_total(R, tol=1e-9)
         assert solution.has_converged and solution.gap <= 1e-9
         assert is_proved(solution, R, 1e-9)
 
@@ -222,7 +234,7 @@ def test_random_problems_converge_to_nine_digits(low_rank: bool) -> None:
 def test_larger_problems_converge() -> None:
     rng = np.random.default_rng(31)
     for k, n in ((40, 40), (15, 60), (1, 50), (49, 50)):
-        solution = minimise_total_variance(rng.normal(size=(k, n)), tol=1e-8)
+        solution = least_total(rng.normal(size=(k, n)), tol=1e-8)
         assert solution.has_converged and solution.steps <= 40
 
 
@@ -232,7 +244,7 @@ def test_many_cells_in_few_directions_converge(seed: int) -> None:
     """With more active cells than curvature, or weight on the wrong ones, 200 steps left a gap of a third."""
     rng = np.random.default_rng(seed)
     R = rng.normal(size=(int(rng.integers(2, 5)), int(rng.integers(40, 60))))
-    solution = minimise_total_variance(R, tol=1e-8)
+    solution = least_total(R, tol=1e-8)
     assert solution.has_converged and solution.steps < 100
     assert is_proved(solution, R, 1e-8)
 
@@ -244,7 +256,7 @@ def test_cells_that_do_not_matter_are_left_out_at_once(shape: tuple[int, int]) -
     for seed in range(3):
         rng = np.random.default_rng((*shape, seed))
         for R in (rng.normal(size=shape), rng.integers(0, 2, shape) + 1e-3 * rng.normal(size=shape)):
-            solution = minimise_total_variance(R, tol=1e-8)
+            solution = least_total(R, tol=1e-8)
             assert solution.has_converged and solution.steps <= 25
             assert is_proved(solution, R, 1e-8)
 
@@ -262,7 +274,7 @@ def test_sizes_over_eight_orders_of_magnitude(by: str) -> None:
             R *= 10.0 ** rng.uniform(-spread, spread, (len(R), 1))
         if by != "rows":
             R *= 10.0 ** rng.uniform(-spread, spread, (1, n))
-        solution = minimise_total_variance(R, tol=1e-9)
+        solution = least_total(R, tol=1e-9)
         assert solution.has_converged and solution.steps <= 60
         # The sum of singular values has all its digits, whatever those of the smallest.
         assert solution.lower_bound == pytest.approx(nuclear(R, solution.q) ** 2 / solution.q.sum(), rel=1e-9)
@@ -271,27 +283,27 @@ def test_sizes_over_eight_orders_of_magnitude(by: str) -> None:
 
 def test_a_given_start_is_used() -> None:
     R = np.tril(np.ones((80, 80)))
-    found = minimise_total_variance(R, tol=1e-9)
-    again = minimise_total_variance(R, tol=1e-6, start=found.q)
+    found = least_total(R, tol=1e-9)
+    again = least_total(R, tol=1e-6, start=found.q)
     assert again.has_converged and again.steps <= 1 < found.steps
     # A neighbouring problem, and one with cells that had no weight.
-    near = minimise_total_variance(R * np.linspace(1, 1.05, 80), tol=1e-6, start=found.q)
+    near = least_total(R * np.linspace(1, 1.05, 80), tol=1e-6, start=found.q)
     assert near.has_converged and near.steps < found.steps
     emptied = np.where(np.arange(80) % 7 == 0, 0, found.q)
-    assert minimise_total_variance(R, tol=1e-6, start=emptied).has_converged
+    assert least_total(R, tol=1e-6, start=emptied).has_converged
 
 
 def full_size_decompositions(R: Any, monkeypatch: pytest.MonkeyPatch) -> int:
     """How many points with all cells the search looks at."""
-    seen = []
+    seen, evaluate = [], Columns.evaluate
 
-    def counted(matrix: Any, q: Any, device: Any) -> DualPoint:
-        seen.append(matrix.shape[1])
-        return evaluate(matrix, q, device)
+    def counted(cells: Columns, q: Any) -> CurvedPoint:
+        seen.append(cells.n)
+        return evaluate(cells, q)
 
     with monkeypatch.context() as patch:
-        patch.setattr(newton, "evaluate", counted)
-        assert minimise_total_variance(R, tol=1e-6).has_converged
+        patch.setattr(Columns, "evaluate", counted)
+        assert least_total(R, tol=1e-6).has_converged
     return seen.count(R.shape[1])
 
 
@@ -299,19 +311,19 @@ def full_size_decompositions(R: Any, monkeypatch: pytest.MonkeyPatch) -> int:
 def test_cells_in_order_start_from_a_coarser_problem(monkeypatch: pytest.MonkeyPatch) -> None:
     n = 300
     R = np.tril(np.ones((n, n)))
-    halves = newton._halves(R, NUMPY)
+    halves = Columns([R]).halves()
     assert halves is not None
     first, last = halves
     assert set(last - first) == {0, 1} and len(first) <= 0.7 * n
     assert first.tolist() == sorted(first) and (first[1:] == last[:-1] + 1).all() and last[-1] == n - 1
     # Unlike neighbours stay apart, and few cells are not worth it.
-    assert newton._halves(np.eye(n), NUMPY) is None
-    assert newton._halves(R[:100, :100], NUMPY) is None
+    assert Columns([np.eye(n)]).halves() is None
+    assert Columns([R[:100, :100]]).halves() is None
     assert full_size_decompositions(R, monkeypatch) <= 5
     # Cells in disorder: the same optimum, by another way.
     order = np.random.default_rng(3).permutation(n)
-    assert newton._halves(R[:, order], NUMPY) is None
-    ordered, shuffled = (minimise_total_variance(M, tol=1e-8) for M in (R, R[:, order]))
+    assert Columns([R[:, order]]).halves() is None
+    ordered, shuffled = (least_total(M, tol=1e-8) for M in (R, R[:, order]))
     assert ordered.achieved == pytest.approx(shuffled.achieved, rel=2e-8)
 
 
@@ -319,23 +331,23 @@ def test_orthogonal_rows_are_noticed() -> None:
     rng = np.random.default_rng(4)
     turn = np.linalg.qr(rng.normal(size=(20, 20)))[0]
     rows = np.geomspace(1, 1e-3, 20)[:, None] * turn
-    assert newton._has_orthogonal_rows(rows, (rows**2).sum(axis=1), NUMPY)
+    assert maps._has_orthogonal_rows(rows, (rows**2).sum(axis=1), NUMPY)
     other = rng.normal(size=(20, 20))
-    assert not newton._has_orthogonal_rows(other, (other**2).sum(axis=1), NUMPY)
+    assert not maps._has_orthogonal_rows(other, (other**2).sum(axis=1), NUMPY)
     V = rows.T @ rows
     values, vectors = np.linalg.eigh(V)
     root = (vectors * np.sqrt(np.maximum(values, 0))) @ vectors.T
     np.testing.assert_allclose(
-        newton._root_diagonal(rows, (rows**2).sum(axis=1), NUMPY), np.diag(root), rtol=1e-6
+        maps._root_diagonal(rows, (rows**2).sum(axis=1), NUMPY), np.diag(root), rtol=1e-6
     )
 
 
 def test_eight_matrices_are_all_the_memory_it_takes() -> None:
     n = 400
     R = np.tril(np.ones((n, n)))
-    minimise_total_variance(R[:20, :20], tol=1e-6)
+    least_total(R[:20, :20], tol=1e-6)
     tracemalloc.start()
-    solution = minimise_total_variance(R, tol=1e-9)
+    solution = least_total(R, tol=1e-9)
     peak = tracemalloc.get_traced_memory()[1] / R.nbytes
     tracemalloc.stop()
     # At least β, T and the two that a decomposition works in: less would mean that nothing was counted.
@@ -345,7 +357,7 @@ def test_eight_matrices_are_all_the_memory_it_takes() -> None:
 def test_independent_cells_have_a_closed_form() -> None:
     """W = diag(a): variances v_i = 1, so the total is Σ a_i²."""
     for values in ([3.0], [1.0, 1.0], [1.0, 10.0, 100.0, 1e-3]):
-        solution = minimise_total_variance(np.diag(values), tol=1e-10)
+        solution = least_total(np.diag(values), tol=1e-10)
         assert solution.achieved == pytest.approx(sum(a * a for a in values), rel=1e-9)
         np.testing.assert_allclose(
             solution.q / solution.q.sum(), np.square(values) / np.square(values).sum(), rtol=1e-4
@@ -357,22 +369,22 @@ def test_one_query_costs_its_largest_coefficient() -> None:
     rng = np.random.default_rng(32)
     for n in (1, 2, 7, 40):
         row = rng.normal(size=(1, n))
-        solution = minimise_total_variance(row, tol=1e-9)
+        solution = least_total(row, tol=1e-9)
         assert solution.achieved == pytest.approx(np.abs(row).max() ** 2, rel=1e-8)
-    assert minimise_total_variance(np.ones((1, 30)), tol=1e-9).achieved == pytest.approx(1, rel=ROUNDING)
+    assert least_total(np.ones((1, 30)), tol=1e-9).achieved == pytest.approx(1, rel=ROUNDING)
 
 
 def test_equal_cells_cost_what_one_costs() -> None:
     R = problem(5, low_rank=False)
-    once = minimise_total_variance(R, tol=1e-9)
-    thrice = minimise_total_variance(np.hstack([R, R, R]), tol=1e-9)
+    once = least_total(R, tol=1e-9)
+    thrice = least_total(np.hstack([R, R, R]), tol=1e-9)
     assert thrice.achieved == pytest.approx(once.achieved, rel=1e-8)
 
 
 def test_bounds_only_improve_and_progress_sees_it() -> None:
     R = np.tril(np.ones((60, 60))) * np.linspace(1, 30, 60)
     seen: list[Progress] = []
-    solution = minimise_total_variance(R, tol=1e-9, progress=seen.append)
+    solution = least_total(R, tol=1e-9, progress=seen.append)
     gaps = [p.gap for p in seen]
     assert len(gaps) == solution.steps + 1 >= 3
     assert gaps == sorted(gaps, reverse=True) and gaps[-1] == solution.gap <= 1e-9
@@ -383,7 +395,7 @@ def test_bounds_only_improve_and_progress_sees_it() -> None:
 def test_a_time_limit_stops_with_an_honest_gap() -> None:
     R = np.tril(np.ones((60, 60))) * np.linspace(1, 30, 60)
     started = time.monotonic()
-    solution = minimise_total_variance(R, tol=1e-12, time_limit=1e-9)
+    solution = least_total(R, tol=1e-12, time_limit=1e-9)
     assert time.monotonic() - started < 10
     assert not solution.has_converged and solution.steps == 0 and solution.gap > 1e-12
     assert is_proved(solution, R, solution.gap)
@@ -395,20 +407,20 @@ def test_a_time_limit_holds_inside_a_step() -> None:
     R = np.random.default_rng(5).normal(size=(300, 300)) * np.geomspace(1, 1e4, 300)
     for limit in (0.05, 0.3):
         started = time.monotonic()
-        solution = minimise_total_variance(R, tol=1e-13, time_limit=limit)
+        solution = least_total(R, tol=1e-13, time_limit=limit)
         assert time.monotonic() - started < limit + 3
         assert is_proved(solution, R, solution.gap)
 
 
 def test_an_impossible_tolerance_ends_all_the_same() -> None:
-    solution = minimise_total_variance(problem(8), tol=1e-300)
+    solution = least_total(problem(8), tol=1e-300)
     assert abs(solution.gap) < 1e-9
 
 
 # What rounding to integers costs -------------------------------------------------------------
 
 
-def rounding_cost(R: Any, solution: Solution, tol: float) -> float:
+def rounding_cost(R: Any, solution: Optimum, tol: float) -> float:
     """By how much the integer strategy exceeds the solution's total variance, at profile 1."""
     C = np.triu(np.linalg.qr(solution.root, mode="r"))
     strategy = RealStrategy(C).measured_within(GDP(1), tol=tol)
@@ -421,7 +433,7 @@ def test_the_grid_is_finer_where_a_smaller_gap_is_asked() -> None:
     usual = []
     for seed in range(12):
         R = problem(seed, low_rank=False)
-        solution = minimise_total_variance(R, tol=1e-10)
+        solution = least_total(R, tol=1e-10)
         usual.append(rounding_cost(R, solution, 1e-6))
         assert usual[-1] < 1e-7
         assert rounding_cost(R, solution, 1e-9) < 1e-10
@@ -436,13 +448,12 @@ def test_torch_agrees_with_numpy() -> None:
     extra("torch")
     for seed in range(12):
         R = problem(seed)
-        here = minimise_total_variance(R, tol=1e-9)
-        there = minimise_total_variance(R, tol=1e-9, backend="torch")
+        here = least_total(R, tol=1e-9)
+        there = least_total(R, tol=1e-9, backend="torch")
         assert there.has_converged and is_proved(there, R, 1e-9)
         assert there.achieved == pytest.approx(here.achieved, rel=3e-9)
-        point = evaluate(NUMPY.matrix(R), np.ones(R.shape[1]), NUMPY)
-        torch = load_backend("torch")
-        other = evaluate(torch.matrix(R), np.ones(R.shape[1]), torch)
+        point = point_of(R, np.ones(R.shape[1]))
+        other = Columns([R], load_backend("torch")).evaluate(np.ones(R.shape[1]))
         np.testing.assert_allclose(other.u, point.u, rtol=1e-9)
         v = np.random.default_rng(seed).normal(size=R.shape[1])
         np.testing.assert_allclose(
@@ -494,11 +505,11 @@ def test_a_matrix_of_the_backend_is_taken_as_it_is() -> None:
     torch = extra("torch")
     R = np.tril(np.ones((12, 12)))
     given = torch.as_tensor(R.copy())
-    there = minimise_total_variance(given, tol=1e-9, backend=load_backend("torch"))
+    there = least_total(given, tol=1e-9, backend=load_backend("torch"))
     assert there.has_converged and is_proved(there, R, 1e-9)
     assert (given.numpy() == R).all()
     here = R.copy()
-    minimise_total_variance(here, tol=1e-9)
+    least_total(here, tol=1e-9)
     assert (here == R).all()
 
 

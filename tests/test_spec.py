@@ -73,7 +73,8 @@ def test_the_example_of_the_module_is_a_specification() -> None:
     assert spec.schema == Schema(age=range(116), sex=("F", "M"), income=Bins([0, 10_000, 20_000, 50_000]))
     assert spec.queries == (Marginal("age", "sex"), Prefix("age", name="age distribution"))
     assert spec.privacy == ApproxDP(epsilon=1, delta=1e-6)
-    assert spec.design == {"method": "auto", "tol": 1e-6}
+    assert spec.design == {"method": "auto", "tol": 1e-6, "accept_gap": 0.05}
+    assert "accept_gap" not in spec.design_settings() and spec.accept_gap == 0.05
 
 
 def test_the_version_of_the_format_is_written_and_may_be_left_out() -> None:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from leastnoise.bounds import Certificate, certify
     from leastnoise.core.errors import InfeasibleError, LeastnoiseError, LeastnoiseWarning
     from leastnoise.data import Data, FileFormat, vectorize
-    from leastnoise.planning import Plan, design, load_plan
+    from leastnoise.planning import Plan, design, load_plan, plan_from, register
     from leastnoise.privacy import GDP, ZCDP, ApproxDP, LeastLoss, Ledger, PureDP
     from leastnoise.query import (
         AbsoluteError,
@@ -123,6 +123,7 @@ __all__ = [  # noqa: RUF022
     # The plan: what is measured with which noise, and the proof that little more can be had.
     "design",
     "Plan",
+    "plan_from",
     "load_plan",
     "Certificate",
     "certify",
@@ -134,6 +135,7 @@ __all__ = [  # noqa: RUF022
     "Tradeoff",
     "methods",
     "compare",
+    "register",
     # The data, the budget and the one private step.
     "vectorize",
     "FileFormat",

@@ -37,7 +37,7 @@ from leastnoise.bounds.product_bound import (
 )
 from leastnoise.bounds.union_axes import AxisRoots, dense_axis, plain_axis, root_below
 from leastnoise.bounds.union_directions import AskedKinds, Directions, ResolventBlocks
-from leastnoise.bounds.union_norm import union_bound, union_bound_work
+from leastnoise.bounds.union_norm import union_bound, union_bound_work, whole_axis_work
 from leastnoise.bounds.union_rotations import UnionRotations
 
 __all__ = [
@@ -65,6 +65,7 @@ __all__ = [
     "root_below",
     "union_bound",
     "union_bound_work",
+    "whole_axis_work",
     "with_row_weights",
     "with_weighted_terms",
 ]

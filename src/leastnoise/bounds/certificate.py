@@ -42,7 +42,7 @@ from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import MEAN_ABSOLUTE, Objective, Targets, Workload
-from leastnoise.strategy import Measured, is_within, spare_of
+from leastnoise.strategy import Measured, OverClasses, is_within, spare_of
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
 
@@ -148,6 +148,9 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
         return _data_dependent(workload, plan)
     spare = _checked_spare(workload, plan, strategy)
     unit_variance = _unit_variance(plan.privacy) if plan.has_goal else _change(plan.privacy)
+    if isinstance(strategy, OverClasses):
+        # Cells that no query tells apart may share their weight in the bound, and do in the strategy.
+        workload, strategy = _over_classes(workload, strategy)
     witness, lower_bound, size = _proved(
         workload, objective, plan.privacy, plan.witness, spare, unit_variance=unit_variance
     )
@@ -164,6 +167,22 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     status: Status = "optimal" if is_optimal else plan.claim
     unit = objective.unit(workload, has_goal=plan.has_goal)
     return Certificate(achieved, lower_bound, status, witness, unit, strategy.noise.label)
+
+
+def _over_classes(workload: Workload, strategy: OverClasses) -> tuple[Workload, Measured]:
+    """The queries over one cell of each class, found anew from the queries, and what is measured of these.
+
+    Raises:
+        DesignError: if some query tells cells of one class apart.
+    """
+    reduced = strategy.classes.reduced(workload)
+    if reduced is None:
+        raise DesignError(
+            "the strategy measures classes of cells that the queries tell apart",
+            field="strategy",
+            remedy="certify the workload that the plan was designed for",
+        )
+    return reduced, strategy.inner
 
 
 def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:

@@ -247,6 +247,11 @@ def union_bound_work(products: Products) -> float:
     return min(_WORK_PER_CUBE * directions**3, _WORK_WITH_CUTS) + rotated
 
 
+def whole_axis_work(size: int, n_sets: int) -> float:
+    """Operations of decomposing an axis whole for every set of others; none where axes are split instead."""
+    return _WORK_PER_CUBE * float(size) ** 3 * n_sets if size > _MAX_DECOMPOSED else 0.0
+
+
 def _rotation_work(products: Products, asked: Sequence[frozenset[tuple[int, int]]]) -> float:
     """About how many operations `_by_rotations` takes, at most, for the kinds that products ask of axes."""
     alike = {a for a, _ in frozenset.intersection(*asked)}
@@ -270,8 +275,9 @@ def union_norm_below(
     """A lower bound on F(w, q) = ‖ diag(√w) W diag(√q) ‖_*.
 
     It is F itself, but for rounding, where one axis or one product is asked, for marginals under equal
-    weights, and where those combinations of values that products tell apart are at most 1,500. Axes that all
-    products ask alike lose nothing.
+    weights, where more than plain counts under equal weights is asked of one axis only, and where those
+    combinations of values that products tell apart are at most 1,500. Axes that all products ask alike lose
+    nothing.
 
     Args:
         weights: w, one of every product; zeros are allowed.
@@ -431,15 +437,19 @@ def _of_split_axes(questions: UnionQuestions) -> float:
     axes: dict[int, AxisRoots] = {}
     slack = 1.0
     names: dict[tuple[int, int], tuple[int, int]] = {}
+    # An axis with more values than are split is decomposed whole, for every set of the others.
+    whole = questions.large_axis(_MAX_DECOMPOSED)
     for a, mixtures in questions.mixtures.items():
-        axes[a], kept = questions.split(a)
-        slack *= math.sqrt(kept) / axes[a].stretch
         names |= {(a, kind): (a, place) for place, kind in enumerate(mixtures)}
+        if a != whole:
+            axes[a], kept = questions.split(a)
+            slack *= math.sqrt(kept) / axes[a].stretch
     terms = [tuple(names[part] for part in asked) for asked in questions.terms]
     weights = np.array(list(questions.terms.values()))
     # Axes where e is by itself: one number for it, one for all else, and no cut that loses anything.
     simple = {a for a, axis in axes.items() if len(axis.roots) == 1 and axis.across[0] <= _NO_LOSS}
-    lattice = Lattice([tuple(a for a, _ in term if a in simple) for term in terms], max(axes, default=0) + 1)
+    n_axes = max(questions.mixtures, default=0) + 1
+    lattice = Lattice([tuple(a for a, _ in term if a in simple) for term in terms], n_axes)
     at_e, others = np.ones(lattice.n_axes), np.ones(lattice.n_axes)
     for a in simple:
         at_e[a] = axes[a].roots[0][0, 0]
@@ -456,8 +466,28 @@ def _of_split_axes(questions: UnionQuestions) -> float:
     # Column r: what is asked of the other axes by all products that mention the simple axes of set r.
     columns = sparse.csc_array(sums @ per_set)
     scale = lattice.product_over(others) ** 2
+    if whole is not None:
+        return slack * _sum_over_whole_axis(questions, whole, asked, columns.toarray() * scale)
     work = math.inf if questions.are_few(_MAX_DECOMPOSED) else _MAX_OPERATIONS
     return slack * _sum_over_sets(axes, asked, columns, scale, work)
+
+
+def _sum_over_whole_axis(
+    questions: UnionQuestions, a: int, asked: Sequence[AskedKinds], weights: Array
+) -> float:
+    """Σ_r F of column r of weights, (asked, sets), where nothing but kinds of one axis is asked."""
+    kinds = list(questions.mixtures[a])
+    total = []
+    for column in _distinct(weights[:, weights.any(axis=0)]).T.tolist():
+        own: dict[int, float] = {}
+        at_total = 0.0
+        for term, weight in zip(asked, column, strict=True):
+            if term:
+                own[kinds[term[0][1]]] = weight
+            else:
+                at_total = weight
+        total.append(questions.norm_of_kinds(a, own, at_total))
+    return math.fsum(total)
 
 
 def _sum_over_sets(

@@ -118,6 +118,22 @@ class UnionQuestions:
                 V += share * (whole if are_all else whole[np.ix_(kept, kept)])
         return V
 
+    def large_axis(self, least: int) -> int | None:
+        """The one axis of which more than plain counts is asked, if it has more values than this; else None.
+
+        Values of all others must weigh alike, so that it is by itself for every set of others.
+        """
+        found = [a for a in self.mixtures if not (self.is_plain(a) and np.ptp(self._q[a]) == 0)]
+        return found[0] if len(found) == 1 and len(self._counted[found[0]]) > least else None
+
+    def norm_of_kinds(self, a: int, kinds: Mapping[int, float], total: float) -> float:
+        """A lower bound on the nuclear norm of kinds of an axis, each with a weight, and of the total."""
+        mixture: _Mixture = {_TOTAL: total} if total else {}
+        for kind, weight in kinds.items():
+            for basic, share in self.mixtures[a][kind].items():
+                mixture[basic] = mixture.get(basic, 0.0) + weight * share
+        return self.norm(a, mixture)
+
     def norm(self, a: int, mixture: _Mixture) -> float:
         """A lower bound on the nuclear norm of a mixture by itself, for q that add up to 1."""
         q = self._q[a] / math.fsum(self._q[a])

@@ -77,7 +77,7 @@ class Backend(ABC):
 
     @abstractmethod
     def eigh(self, symmetric: Any, *, may_overwrite: bool = False) -> tuple[Any, Any]:
-        """Eigenvalues, ascending, and eigenvectors as columns."""
+        """Eigenvalues, ascending, and eigenvectors as columns, of a matrix or of each of a stack."""
 
     @abstractmethod
     def svd(self, matrix: Any) -> tuple[Any, Any, Any]:
@@ -171,6 +171,13 @@ class NumpyBackend(Backend):
     def eigh(self, symmetric: Array, *, may_overwrite: bool = False) -> tuple[Array, Array]:
         from scipy import linalg
 
+        if symmetric.ndim == 3:
+            if len(symmetric) > 1:
+                values, vectors = np.linalg.eigh(symmetric)
+            else:
+                values, vectors = self.eigh(symmetric[0], may_overwrite=may_overwrite)
+                values, vectors = values[None], vectors[None]
+            return values, vectors
         # Divide and conquer: about 6 products of the same size at n = 1,024.
         # The transpose is the same matrix in the order that LAPACK overwrites without a copy.
         values, vectors = linalg.eigh(

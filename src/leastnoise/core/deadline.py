@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
-from leastnoise.core.progress import Ended, Progress
+from leastnoise.core.progress import ENOUGH, Ended, Progress
 
 # Seconds. A solver that is given no time at all still makes its first step; zero would be refused.
 LEAST_TIME = 1e-9
 
 # The share of the time that `before` leaves where what comes afterwards would take all of it.
 _LEAST_SHARE = 0.25
+
+
+@dataclass
+class Stop:
+    """Whether whoever listens to a search has had enough of it, whatever the clock says."""
+
+    is_asked: bool = False
 
 
 @dataclass(frozen=True)
@@ -23,10 +30,12 @@ class Deadline:
     Attributes:
         ends: that moment, in seconds of the clock; infinite where there is no limit.
         began: when the work began, in seconds of the clock.
+        stop: whether the listener has had enough before; shared by all parts of this time.
     """
 
     ends: float = math.inf
     began: float = 0.0
+    stop: Stop = field(default_factory=Stop, compare=False)
 
     @classmethod
     def after(cls, seconds: float | None, *, began: float | None = None) -> Deadline:
@@ -41,12 +50,14 @@ class Deadline:
 
     @property
     def is_past(self) -> bool:
-        """Whether the deadline has passed."""
-        return time.monotonic() > self.ends
+        """Whether the deadline has passed, or the listener has had enough."""
+        return self.stop.is_asked or time.monotonic() > self.ends
 
     @property
     def left(self) -> float | None:
         """Seconds left, at least LEAST_TIME; None where there is no limit."""
+        if self.stop.is_asked:
+            return LEAST_TIME
         return None if math.isinf(self.ends) else max(self.ends - time.monotonic(), LEAST_TIME)
 
     @property
@@ -58,14 +69,14 @@ class Deadline:
         """The deadline of a first part, which leaves the rest of the time for what comes after it."""
         if math.isinf(self.ends):
             return self
-        return Deadline(self.began + share * (self.ends - self.began), self.began)
+        return replace(self, ends=self.began + share * (self.ends - self.began))
 
     def share_of_rest(self, share: float) -> Deadline:
         """The deadline of work that begins now and takes at most this share of the time left."""
         if math.isinf(self.ends):
             return self
         now = time.monotonic()
-        return Deadline(now + share * (self.ends - now), now)
+        return replace(self, ends=now + share * (self.ends - now), began=now)
 
     def before(self, seconds: float) -> Deadline:
         """The deadline moved forward by a number of seconds, for work afterwards that cannot be interrupted.
@@ -75,7 +86,7 @@ class Deadline:
         if math.isinf(self.ends):
             return self
         earliest = self.began + _LEAST_SHARE * (self.ends - self.began)
-        return Deadline(max(self.ends - seconds, earliest), self.began)
+        return replace(self, ends=max(self.ends - seconds, earliest))
 
 
 NEVER = Deadline()
@@ -108,6 +119,11 @@ class Watch:
         return self.deadline.elapsed
 
     def tell(self, step: int, gap: float) -> None:
-        """Report the progress of the current part to the listener, if any."""
-        if self.listener is not None:
-            self.listener(Progress(self.steps + step, gap, self.seconds))
+        """Report the progress of the current part to the listener, if any, who may have had enough."""
+        if self.listener is None:
+            return
+        if self.listener(Progress(self.steps + step, gap, self.seconds)) is ENOUGH:
+            if self.deadline is NEVER:
+                # Which others share.
+                self.deadline = Deadline()
+            self.deadline.stop.is_asked = True

@@ -353,7 +353,7 @@ class MissingExtraError(LeastnoiseError, ImportError):
 
 
 class LeastnoiseWarning(UserWarning):
-    """Anything this library warns of on purpose; it stops nothing."""
+    """What the library warns of; it stops nothing, and the classes below say what it is about."""
 
 
 class RecordsNotCounted(LeastnoiseWarning):
@@ -373,3 +373,7 @@ class UnrecordedSpending(LeastnoiseWarning):
 
 class SharedEnds(LeastnoiseWarning):
     """Listed ranges that share an end, so that its records are counted in both."""
+
+
+class LargeGap(LeastnoiseWarning):
+    """A plan that may be further above the least possible noise than its owner accepts."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from enum import Enum
+from typing import Final, Literal, get_args
 
 # How a search ended, best first. "converged": by its own stopping rule, at the tolerance asked for or where
 # no step gains any more; a closed form has converged too. "exhausted": at its limit of steps. "deadline":
@@ -62,8 +63,20 @@ class Progress:
         step: the number of steps taken.
         gap: how far the best so far may be from the optimum; infinite where that is not known.
         seconds: the time since it began, in seconds.
+        part: what is being worked on, such as the name of a method; empty where there is only one thing.
     """
 
     step: int
     gap: float
     seconds: float
+    part: str = ""
+
+
+class Verdict(Enum):
+    """What a listener may answer to a step."""
+
+    ENOUGH = "enough"
+
+
+# The answer of a listener who wants the search to end with what it has, as at a time limit.
+ENOUGH: Final = Verdict.ENOUGH

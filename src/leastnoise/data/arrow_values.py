@@ -44,9 +44,8 @@ def plain_array(column: Any) -> Any:
 
 
 def _written_uuids(column: Any) -> Any:
-    import uuid
-
-    values = [None if value is None else str(uuid.UUID(bytes=value)) for value in column.to_pylist()]
+    digits = [None if value is None else value.hex() for value in column.to_pylist()]
+    values = [None if d is None else f"{d[:8]}-{d[8:12]}-{d[12:16]}-{d[16:20]}-{d[20:]}" for d in digits]
     return pa.array(values, type=pa.string())
 
 
@@ -86,6 +85,7 @@ _NUMPY_TYPES: dict[int, Any] = {
 
 
 def is_text_type(kind: Any) -> bool:
+    """Whether a type is one of texts."""
     return pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
 
 

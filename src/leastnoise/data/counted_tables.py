@@ -16,6 +16,7 @@ import numpy.typing as npt
 from leastnoise.core.errors import TooLargeError
 from leastnoise.data.counting import Placed, Question, Tally, add_cells
 from leastnoise.data.table_cover import Subset, first_holders, n_cells, summed
+from leastnoise.query import CellClasses
 
 # Counts that are held at once, at most: eight bytes each, 2 GiB in all.
 MAX_HELD_COUNTS = 2**28
@@ -34,6 +35,7 @@ class CountedTables:
     Attributes:
         n_rest: how many records some attribute has no cell for.
         n_left_out: of each attribute that was asked about, how many of them it has no cell for.
+        of_classes: how many records each class of cells holds, if classes were asked for.
     """
 
     def __init__(self, subsets: Iterable[Subset], question: Question) -> None:
@@ -49,6 +51,7 @@ class CountedTables:
         self._tables: dict[Subset, npt.NDArray[np.int64]] = {}
         self.n_rest = 0
         self.n_left_out: tuple[int, ...] = ()
+        self.of_classes: npt.NDArray[np.int64] = np.zeros(question.n_classes, dtype=np.int64)
 
     def add(self, records: Iterable[Placed]) -> None:
         """Count all records of a table."""
@@ -63,6 +66,7 @@ class CountedTables:
     def hold(self, tally: Tally) -> None:
         """Take the counts of all blocks."""
         self._tally, self.n_rest, self.n_left_out = tally, tally.n_rest, tally.n_left_out
+        self.of_classes = tally.of_classes
 
     def _add_up(self, records: Iterable[Placed]) -> None:
         question, schema = self._question, self._question.schema
@@ -71,14 +75,14 @@ class CountedTables:
             for subset in self._subsets
         }
         # Blocks are counted piece by piece; the records in no cell are those of a question without blocks.
-        rest = Tally(Question(schema, (), question.left_out_by))
+        rest = Tally(Question(schema, (), question.left_out_by, classes=question.classes))
         for piece in _in_pieces(records):
             rest.add(piece)
             is_kept = ~piece.is_rest
             codes = dict(zip(schema.names, (own[is_kept] for own in piece.codes), strict=True))
             for block in question.blocks:
                 self._add_block(block, [codes[name] for name in block], int(np.count_nonzero(is_kept)))
-        self.n_rest, self.n_left_out = rest.n_rest, rest.n_left_out
+        self.n_rest, self.n_left_out, self.of_classes = rest.n_rest, rest.n_left_out, rest.of_classes
 
     def _add_block(self, block: Subset, codes: Sequence[npt.NDArray[np.int64]], n_records: int) -> None:
         schema = self._question.schema
@@ -89,8 +93,11 @@ class CountedTables:
             table = self._tables[subset]
             table += summed(counts, block, subset, schema)
 
-    def __call__(self, subsets: Sequence[Subset] | None) -> list[npt.NDArray[np.int64]]:
+    def __call__(self, subsets: Sequence[Subset] | CellClasses | None) -> list[npt.NDArray[np.int64]]:
         schema = self._question.schema
+        if isinstance(subsets, CellClasses):
+            assert subsets is self._question.classes, "other classes were counted"
+            return [self.of_classes]
         return [self.table(schema.names).ravel()] if subsets is None else [self.table(one) for one in subsets]
 
     def table(self, subset: Subset) -> npt.NDArray[np.int64]:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from leastnoise.data.people import Person
 from leastnoise.data.placing import Placer
 from leastnoise.data.table_cover import Subset, n_cells
-from leastnoise.query import Schema
+from leastnoise.query import CellClasses, Schema
 
 Array = npt.NDArray[Any]
 
@@ -48,6 +48,7 @@ class Question:
         person: the column that tells whose the records are; None if nobody asks.
         limit: how many records of each person count; None for all.
         earliest_by: the attribute of time of which the earliest records of a person count.
+        classes: classes of cells whose records are counted, too; None without.
     """
 
     schema: Schema
@@ -56,6 +57,7 @@ class Question:
     person: Person | None = None
     limit: int | None = None
     earliest_by: str | None = None
+    classes: CellClasses | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -69,15 +71,20 @@ class Question:
 
     @property
     def n_counts(self) -> int:
-        """The length of a `Tally`: cells of all blocks, records in no cell, those that each leaves out."""
-        return sum(self.sizes) + 1 + len(self.left_out_by)
+        """The length of a `Tally`: cells of all blocks, records in no cell, those left out, classes."""
+        return sum(self.sizes) + 1 + len(self.left_out_by) + self.n_classes
+
+    @property
+    def n_classes(self) -> int:
+        """How many classes of cells are counted."""
+        return 0 if self.classes is None else self.classes.n
 
 
 class Tally:
     """Counts while they are added up, and the order in which they stand in one array.
 
     First the cells of every block, the last attribute fastest; then the number of records in no cell; then of
-    each attribute that was asked about, how many records it leaves out.
+    each attribute that was asked about, how many records it leaves out; then the records of each class.
 
     Attributes:
         counts: the numbers so far, shape (question.n_counts,).
@@ -93,6 +100,7 @@ class Tally:
 
     def add(self, placed: Placed) -> None:
         """Count some records in every block."""
+        names = self._question.schema.names
         n_rest = int(np.count_nonzero(placed.is_rest))
         used = {k for block in self._places for k in block}
         # Also where every record has cells: what runs does not depend on whether one has none.
@@ -104,6 +112,10 @@ class Tally:
         for place, k in enumerate(self._flags, start=int(self._ends[-1]) + 1):
             none = self._question.schema[self._question.schema.names[k]].size
             self.counts[place] += np.count_nonzero(placed.codes[k] == none)
+        classes = self._question.classes
+        if classes is not None:
+            of_schema = {name: own[is_kept] for name, own in zip(names, placed.codes, strict=True)}
+            self.counts[len(self.counts) - classes.n :] += classes.counts(classes.of_codes(of_schema))
 
     def _sizes(self, places: Sequence[int]) -> list[int]:
         schema = self._question.schema
@@ -122,7 +134,13 @@ class Tally:
     @property
     def n_left_out(self) -> tuple[int, ...]:
         """How many records each attribute that was asked about leaves out."""
-        return tuple(self.counts[self._ends[-1] + 1 :].tolist())
+        first = int(self._ends[-1]) + 1
+        return tuple(self.counts[first : first + len(self._flags)].tolist())
+
+    @property
+    def of_classes(self) -> npt.NDArray[np.int64]:
+        """How many records each class of cells holds."""
+        return self.counts[len(self.counts) - self._question.n_classes :]
 
 
 def add_cells(

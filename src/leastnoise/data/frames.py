@@ -90,9 +90,7 @@ def _slicer(column: Any, mark: str) -> Any:
 
 
 def _as_one(column: Any) -> Any:
-    if isinstance(column, pa.ChunkedArray):
-        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
-    return column
+    return column.combine_chunks() if isinstance(column, pa.ChunkedArray) else column
 
 
 def _chosen(codes: Any, listed: Any) -> Any:

@@ -27,7 +27,7 @@ from leastnoise.data.scan_progress import ScanProgress, ScanWatch
 from leastnoise.data.sources import ACCEPTED, raw_table
 from leastnoise.data.spark import SparkTable
 from leastnoise.data.table_cover import Subset, covering_blocks, n_cells
-from leastnoise.query import Schema
+from leastnoise.query import CellClasses, Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,6 +135,7 @@ class Data(NotebookValue):
         *,
         records_per_person: int | None = None,
         earliest_by: str | None = None,
+        classes: CellClasses | None = None,
         progress: Callable[[ScanProgress], object] | None = None,
     ) -> CountedTables:
         """What `tables` gives, held together, and the number of records in no cell: true, to be kept secret.
@@ -146,6 +147,7 @@ class Data(NotebookValue):
             left_out_by: attributes for which to count, too, how many of these records each leaves out.
             earliest_by: the time attribute, to keep the earliest records of each person: in the order of its
                 values, and in hash order within each.
+            classes: classes of cells whose records are counted, too; a record is in one of them or none.
 
         Guarantee:
             That of `tables`, with "no cell" as one cell more: adding or removing one record changes one
@@ -168,7 +170,7 @@ class Data(NotebookValue):
         person = None if records_per_person is None else self.who
         # Without a table, only the records in no cell are counted.
         blocks = tuple(covering_blocks(asked, self.schema))
-        question = Question(self.schema, blocks, flags, person, records_per_person, earliest_by)
+        question = Question(self.schema, blocks, flags, person, records_per_person, earliest_by, classes)
         found = CountedTables(asked, question)
         watch = ScanWatch(progress)
         watch.stop = self.table.stop

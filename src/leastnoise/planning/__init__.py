@@ -11,11 +11,16 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     joint           the search behind `joint`
     p_identity      the search behind `p-identity`
     request         what `design` was asked, checked; what earlier plans leave in every cell
+    reduction       cells that no query tells apart, merged before anything is looked at
     one_method      the plan that one method finds
     trials          several methods tried, the best plan kept
     laplace_search  what is tried under Laplace noise, and the best plan refined
     refinement      rows for Laplace noise refined directly
     choice          `design` itself
+    own_matrix      `plan_from`: a strategy matrix of one's own
+    priced_targets  totals within targets from totals alone
+    patience        how much work is enough where nobody set a limit
+    registration    queries and methods from outside the package
     refusals        why there is no plan
     plan            the plan itself
     plan_checks     what holds of every plan
@@ -66,12 +71,16 @@ from leastnoise.planning.method import (
 )
 from leastnoise.planning.method_list import all_methods, method_named
 from leastnoise.planning.one_method import plan_by, plan_from_search
+from leastnoise.planning.own_matrix import plan_from
 from leastnoise.planning.plan import Plan, cells_digest
 from leastnoise.planning.plan_file import load_plan, plan_from_parts
-from leastnoise.planning.plan_text import targets_to_text, trials_to_text
+from leastnoise.planning.plan_text import ACCEPTED_GAP, gap_warning, targets_to_text, trials_to_text
+from leastnoise.planning.reduction import over_classes
+from leastnoise.planning.registration import register
 from leastnoise.planning.request import checked_request
 
 __all__ = [
+    "ACCEPTED_GAP",
     "GRID",
     "DiscreteLaplace",
     "Mechanism",
@@ -93,6 +102,7 @@ __all__ = [
     "from_covariance",
     "from_gains",
     "from_rows",
+    "gap_warning",
     "is_add_remove",
     "is_one_of",
     "least_scale",
@@ -101,8 +111,10 @@ __all__ = [
     "n_due",
     "nothing_asked",
     "on_basis",
+    "over_classes",
     "period_labels",
     "plan_by",
+    "plan_from",
     "plan_from_parts",
     "plan_from_search",
     "plan_through",
@@ -110,6 +122,7 @@ __all__ = [
     "refuse_unless_promising_nothing",
     "refuse_unless_pure_total",
     "refuse_unless_total",
+    "register",
     "scaled_note",
     "share_option",
     "shown",

@@ -22,8 +22,9 @@ from leastnoise.core.printable import in_figures
 from leastnoise.core.progress import Ended, Progress
 from leastnoise.core.resources import NOTHING, Needs, matrices, products, why_too_much
 from leastnoise.planning.mechanism import Mechanism
+from leastnoise.planning.patience import Patience
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal, LeastLoss
-from leastnoise.query import Objective, TotalVariance, Workload
+from leastnoise.query import CellClasses, Objective, TotalVariance, Workload
 from leastnoise.strategy import (
     BlockProposal,
     CombinedProposal,
@@ -47,7 +48,8 @@ class Request:
     for it. A limit that `design` sets by itself only ends searches, and refuses nobody. `known` is the
     objective of the best plan that other methods have found, in the unit of the certificate: a search that
     stays far above it may end early. `term_weights` are weights of the workload's products, one for each,
-    that take the place of the objective's.
+    that take the place of the objective's. `patience` says when a small gap is enough; None for a search that
+    goes on to the end. Where the workload was reduced to classes of cells, `whole` is the workload itself.
     """
 
     workload: Workload
@@ -65,6 +67,9 @@ class Request:
     known: float | None = None
     term_weights: Array | None = None
     least: LeastLoss = LeastLoss()  # noqa: RUF009 - a frozen value
+    patience: Patience | None = None
+    classes: CellClasses | None = None
+    whole: Workload | None = None
     began: float = field(default_factory=lambda: time.monotonic(), init=False)
 
     @property

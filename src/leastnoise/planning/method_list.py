@@ -12,15 +12,17 @@ from leastnoise.core.errors import MethodError
 from leastnoise.planning.families.attribute_sets import DATACUBE, FOURIER
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.eigen import EIGEN, PRINCIPAL, SEPARATION
-from leastnoise.planning.families.fixed_rows import HIERARCHICAL, IDENTITY, QUERIES, WAVELET, WORKLOAD
+from leastnoise.planning.families.fixed_rows import HIERARCHICAL, IDENTITY, OWN, QUERIES, WAVELET, WORKLOAD
 from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.merged import n_directions
+from leastnoise.planning.families.plain import PLAIN
 from leastnoise.planning.families.product import PRODUCT
-from leastnoise.planning.families.residuals import RESIDUALS
+from leastnoise.planning.families.residuals import RESIDUALS, has_shared_axis
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
 from leastnoise.planning.method import Method, Reasons
 from leastnoise.planning.p_identity.family import P_IDENTITY
+from leastnoise.planning.patience import NOMINAL_SPEED
 
 # Cells. Up to this number a matrix is quickly found, and easier to look at than blocks of products.
 SMALL = 512
@@ -28,10 +30,6 @@ SMALL = 512
 # Operations. Without a time limit the certified optimum over all noise may take as many, a minute on two
 # cores: for the total variance over 2,900 cells, the largest variance over 2,300.
 FREE_OPERATIONS = 5e12
-
-# Operations per second of a slow core. What is tried first within a time limit goes by it, so that the same
-# limit gives the same order on every machine.
-NOMINAL_SPEED = 2e10
 
 # The share of a time limit within which the certified optimum should be found to be tried first.
 _SHARE_TO_BE_FIRST = 0.25
@@ -42,6 +40,7 @@ METHODS: tuple[Method, ...] = (
     MARGINALS,
     RESIDUALS,
     JOINT,
+    PLAIN,
     P_IDENTITY,
     IDENTITY,
     WORKLOAD,
@@ -80,9 +79,25 @@ PAPERS: tuple[tuple[str, str, str], ...] = (
 )
 
 
+# Methods from outside the package, by name.
+_ADDED: dict[str, Method] = {}
+
+
+def add_method(method: Method) -> None:
+    """Let a method from outside the package be asked for by its name.
+
+    Raises:
+        MethodError: if one of the package has that name.
+    """
+    own = [known.name for known in (*METHODS, OWN)] + [name for name, _, _ in PAPERS]
+    if not method.name or method.name in own:
+        raise MethodError.must("name", "differ from those of the methods that there are", given=method.name)
+    _ADDED[method.name] = method
+
+
 def all_methods() -> tuple[Method, ...]:
-    """Every method, the papers' own after ours."""
-    return (*METHODS, *_paper_methods())
+    """Every method: ours, those that were added, the papers' own."""
+    return (*METHODS, *_ADDED.values(), *_paper_methods())
 
 
 def _paper_methods() -> Iterator[Method]:
@@ -98,9 +113,9 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
     """Every method, those that method="auto" should try first before the others.
 
     Products and cross tables have their exact optimum attribute by attribute, which is much quicker than the
-    dense one from a few hundred cells on. Other unions of products are within a percent or so of the optimum,
-    and come before the dense one where that takes long. The papers' own methods are loaded when it is their
-    turn.
+    dense one from a few hundred cells on; so have unions with a shared axis. Other unions of products are
+    within a percent or so of the optimum, and come before the dense one where that takes long. The papers'
+    own methods are loaded when it is their turn.
     """
     n, goal = reasons.request.workload.shape[1], reasons.request.privacy
     if goal.noise.is_pure:
@@ -109,6 +124,7 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
         first, last = ((), products) if n <= SMALL else (products, ())
         yield from first
         yield from (method for method in _TRIED if method not in first + last)
+        yield from _added()
         yield from _paper_methods()
         yield from last
         return
@@ -118,11 +134,17 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
     else:
         # Where records are replaced, cross tables have their exact optimum, and single products have not.
         yield from (MARGINALS, PRODUCT) if goal.relation.replaces else (PRODUCT, MARGINALS)
-        yield from (DENSE, RESIDUALS, JOINT) if is_dense_soon(reasons) else (RESIDUALS, JOINT, DENSE)
-    # Noise on every cell or query comes after wavelets and trees.
-    others = [method for method in _TRIED if method.name not in SEARCHES]
+        is_dense_first = is_dense_soon(reasons) and not has_shared_axis(reasons.request)
+        yield from (DENSE, RESIDUALS, JOINT) if is_dense_first else (RESIDUALS, JOINT, DENSE)
+    # Noise on every cell or query comes after wavelets and trees; plain noise is there before anything else.
+    others = [method for method in _TRIED if method.name not in SEARCHES and method is not PLAIN]
     yield from sorted(others, key=lambda method: method in (IDENTITY, WORKLOAD))
+    yield from _added()
     yield from _paper_methods()
+
+
+def _added() -> Iterator[Method]:
+    return (method for method in _ADDED.values() if not method.is_only_named)
 
 
 def is_dense_soon(reasons: Reasons) -> bool:
@@ -146,13 +168,13 @@ def method_named(name: str) -> Method:
     Raises:
         MethodError: for an unknown name, listing those there are.
     """
-    for method in METHODS:
+    for method in (*METHODS, OWN, *_ADDED.values()):
         if method.name == name:
             return method
     for own, module, attribute in PAPERS:
         if own == name:
             return _loaded(module, attribute)
-    known = [method.name for method in METHODS] + [own for own, _, _ in PAPERS]
+    known = [method.name for method in (*METHODS, *_ADDED.values())] + [own for own, _, _ in PAPERS]
     raise MethodError(
         f"there is no method {name!r}; there are {', '.join(known)}", field="method", given=name
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,16 +18,19 @@ from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.decompositions import computed_on
 from leastnoise.core.errors import DesignError, MethodError
 from leastnoise.core.operators import Array
+from leastnoise.core.progress import ENOUGH, Progress
 from leastnoise.core.resources import Needs, threads_for_matrices_of
 from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.method import Method, Reasons, Request, SearchResult
 from leastnoise.planning.method_list import all_methods
+from leastnoise.planning.patience import SMALL_GAP
 from leastnoise.planning.plan import Plan
+from leastnoise.planning.priced_targets import better_of, plan_by_prices
 from leastnoise.planning.refusals import misses_targets
 from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import Targets, Workload
 from leastnoise.solver import Reweighting, load_backend
-from leastnoise.strategy import Measured, Proposal
+from leastnoise.strategy import Measured, OverClasses, Proposal
 
 
 def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
@@ -61,12 +64,40 @@ def plan_from_search(method: Method, request: Request, has_goal: bool, needs: Ne
     if method.is_data_dependent:
         return _plan_of_mechanism(method, request)
     with computed_on(None if request.backend == "numpy" else load_backend(request.backend)):
-        with threads_for_matrices_of(method.matrix_size(request)):
-            found = method.find(_with_time_to_search(request, needs))
+        search = _MethodSearch(method, request, has_goal, needs)
+        priced = plan_by_prices(method, request, search)
+        if priced is not None and priced.certificate.gap <= SMALL_GAP:
+            return priced
+        try:
+            plan = search.plan(search.find(_with_time_to_search(request, needs)))
+        except DesignError:
+            if priced is None:
+                raise
+            return priced
+        return plan if priced is None else better_of(priced, plan)
+
+
+@dataclass(frozen=True, eq=False)
+class _MethodSearch:
+    """A method's search, and the plans of what it finds, for one request."""
+
+    method: Method
+    request: Request
+    has_goal: bool
+    needs: Needs
+
+    def find(self, request: Request) -> SearchResult:
+        """What the method finds, for the request or for one like it."""
+        with threads_for_matrices_of(self.method.matrix_size(request)):
+            found = self.method.find(_with_listener(request, self.method, self.needs))
         assert isinstance(found, SearchResult)
+        return _as_it_ended(found, self.request)
+
+    def plan(self, found: SearchResult) -> Plan:
+        """The plan that measures it, for the request."""
         # Rounding to integers too: with several threads the same request could have another digest.
-        with threads_for_matrices_of(method.matrix_size(request)):
-            return plan_of(method.name, request.options, request, has_goal, found)
+        with threads_for_matrices_of(self.method.matrix_size(self.request)):
+            return plan_of(self.method.name, self.request.options, self.request, self.has_goal, found)
 
 
 def _with_time_to_search(request: Request, needs: Needs) -> Request:
@@ -75,6 +106,30 @@ def _with_time_to_search(request: Request, needs: Needs) -> Request:
     if left is None or not request.is_promised:
         return request
     return replace(request, time_limit=max(needs.searching(left), LEAST_TIME))
+
+
+def _with_listener(request: Request, method: Method, needs: Needs) -> Request:
+    """The request with a listener that knows which method works, and how much work is enough."""
+    patience, listener = request.patience, request.progress
+    if patience is None and listener is None:
+        return request
+    if patience is not None:
+        patience.begin(needs.first + needs.last)
+
+    def told(step: Progress) -> Any:
+        if listener is not None:
+            listener(replace(step, part=method.name) if type(step) is Progress else step)
+        return ENOUGH if patience is not None and patience.step(needs.step, step.gap) else None
+
+    return replace(request, progress=told)
+
+
+def _as_it_ended(found: SearchResult, request: Request) -> SearchResult:
+    """What was found; a search that nobody limited ends at no time limit, but when it has done enough."""
+    patience = request.patience
+    if patience is None or not patience.is_over or found.ended == "converged":
+        return found
+    return replace(found, ended="exhausted", note=f"{found.note}; {patience.to_text()}")
 
 
 def plan_of(
@@ -91,13 +146,16 @@ def plan_of(
         strategy: Measured = proposal.measured_within(goal, tol=tol, spare=request.spare)
     else:
         strategy, goal = meeting_targets(proposal, workload, request.tol, request.least)
+    witness = _witness(found, request, strategy)
+    if request.classes is not None and request.whole is not None:
+        workload, strategy = request.whole, OverClasses(strategy, request.classes)
     plan = Plan(
         workload=workload,
         privacy=goal,
         objective=objective,
         method=method,
         strategy=strategy,
-        witness=_witness(found, request, strategy),
+        witness=witness,
         claim=found.claim,
         tol=request.tol,
         note=found.note,

@@ -115,7 +115,7 @@ class Plan(NotebookValue):
 
     _unlisted = unlisted(
         "asked asked_privacy claim earlier_plans_to_text fixed_strategy known_stderr spent_per_cell "
-        "spreads to_parts with_trials"
+        "spreads to_parts with_trials with_witness"
     )
 
     workload: Workload
@@ -166,6 +166,23 @@ class Plan(NotebookValue):
         check_fields(listed)
         object.__setattr__(listed, "certificate", self.certificate)
         return listed
+
+    def with_witness(self, witness: Witness | ProductWitness, claim: Status | None = None) -> Plan:
+        """The same plan with other dual weights, such as those of another plan for the same request.
+
+        Its certificate is worked out from them; its strategy was checked when the plan was made.
+
+        Args:
+            witness: the dual weights.
+            claim: another claim; the same unless given.
+        """
+        proved = object.__new__(Plan)
+        for each in fields(self):
+            object.__setattr__(proved, each.name, getattr(self, each.name))
+        object.__setattr__(proved, "witness", witness)
+        object.__setattr__(proved, "claim", self.claim if claim is None else claim)
+        check_fields(proved)
+        return proved
 
     @cached_property
     def stderr(self) -> Array | None:

@@ -140,7 +140,9 @@ def _witness(
     """The dual weights, of product form or of the cells themselves."""
     if content.get("witness") == "product":
         return product_witness_from_parts(arrays, content["witness_axes"])
-    return _cell_weights(arrays, workload, privacy, name)
+    if "classes" in arrays:
+        return _cell_weights(arrays, (workload.shape[0], len(arrays["classes"])), privacy, name)
+    return _cell_weights(arrays, workload.shape, privacy, name)
 
 
 def _earlier(
@@ -158,16 +160,16 @@ def _earlier(
     return tuple(digests), CellCosts(numerators, int(exact.from_limbs(unit)[0]))
 
 
-def _cell_weights(arrays: Mapping[str, Array], workload: Workload, privacy: Goal, name: str) -> Witness:
+def _cell_weights(arrays: Mapping[str, Array], shape: tuple[int, int], privacy: Goal, name: str) -> Witness:
     """The dual weights of cells, or of pairs of them, and of queries."""
     q, pairs = arrays["q"], arrays.get("pairs")
-    n = workload.shape[1]
+    m, n = shape
     fits = q.shape == (n,) if pairs is None else are_pairs(pairs, q, n)
     if not fits or not (np.isfinite(q).all() and (q >= 0).all()):
         raise _invalid(name, "holds arrays that do not fit its workload")
     if not privacy.relation.may_weigh(pairs):
         raise _invalid(name, "holds weights of pairs, which prove nothing for its goal")
-    p = _query_weights(arrays, workload.shape[0])
+    p = _query_weights(arrays, m)
     if p is None and not arrays.keys().isdisjoint({"p", "p_rows"}):
         raise _invalid(name, "holds arrays that do not fit its workload")
     return Witness(p, q.astype(float), pairs)

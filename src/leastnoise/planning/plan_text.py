@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import replace
 from decimal import ROUND_CEILING, Context, Decimal
@@ -10,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from leastnoise.core.errors import InputError
 from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import ending_to_text
 from leastnoise.planning.method import Outcome, Trial
@@ -100,6 +102,39 @@ _OUTCOMES: dict[Outcome, str] = {
     "too-much": "was left out",
     "too-long": "takes minutes and was left out; a time limit lets it be tried",
 }
+
+
+# The gap above which `measure` warns unless another is given: standard errors some 2.5 % above the least.
+ACCEPTED_GAP = 0.05
+
+
+def gap_warning(plan: Plan, accepted: float = ACCEPTED_GAP) -> str | None:
+    """The warning about a plan whose search ended far from the proven bound; None where the gap is accepted.
+
+    Methods that do not aim at the optimum, and Laplace noise, for which no bound is tight, give none.
+
+    Raises:
+        InputError: if the accepted gap is not a number, zero or more.
+    """
+    is_number = isinstance(accepted, (int, float)) and not isinstance(accepted, bool)
+    if not is_number or not accepted >= 0:
+        raise InputError.must("accept_gap", "be a number, zero or more, such as 0.05", given=accepted)
+    proof = plan.certificate
+    if proof.status != "stopped" or plan.strategy is None or plan.strategy.noise.is_pure:
+        return None
+    if not proof.gap > accepted:
+        return None
+    may_be = f"up to {_share(proof.gap)} more" if proof.gap < math.inf else "any amount more"
+    more = "" if plan.ended in ("converged", None) else "; a longer time limit may give a better plan"
+    return (
+        f"the plan may have {may_be} {proof.unit} than the least possible, and {100 * accepted:.3g} % is "
+        f"accepted{more}"
+    )
+
+
+def _share(gap: float) -> str:
+    shown = Context(prec=2, rounding=ROUND_CEILING).create_decimal(Decimal(gap) * 100)
+    return f"{float(shown):,.0f} %" if shown >= 10 else f"{float(shown):.2g} %"
 
 
 def distance_to_text(distance: float) -> str:

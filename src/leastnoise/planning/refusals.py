@@ -82,9 +82,7 @@ def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
         return MethodError(
             f"no method can plan this workload period by period. {'; '.join(others)}. ",
             Remedy(
-                "ask attributes other than time by Marginal alone; give targets with ",
-                Argument("objective", "Targets()"),
-                " or without a privacy goal; or declare attributes coarser",
+                "ask attributes other than time by Marginal alone, or declare attributes coarser",
             ),
             field="over",
             given=reasons.request.over,

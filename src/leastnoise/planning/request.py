@@ -15,10 +15,14 @@ from leastnoise.core.printable import counted, printable
 from leastnoise.core.progress import Progress
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.planning.method import Request
+from leastnoise.planning.patience import Patience
 from leastnoise.planning.plan import Plan, cells_digest, summed_costs
 from leastnoise.privacy import GAUSSIAN, ZCDP, CellCosts, Goal, LeastLoss, shown
 from leastnoise.query import Objective, Targets, Workload, check_spanned, check_time, default_objective
 from leastnoise.solver import BACKENDS, load_backend
+
+# The gap to the proven optimum that is aimed at unless another is asked for.
+TOL = 1e-6
 
 
 def checked_request(
@@ -28,7 +32,7 @@ def checked_request(
     options: Mapping[str, Any] | None,
     after: Sequence[Plan],
     over: str | None,
-    tol: float,
+    tol: float | None,
     time_limit: float | None,
     backend: str,
     progress: Callable[[Progress], None] | None,
@@ -40,7 +44,8 @@ def checked_request(
     """
     _check_types(workload, privacy)
     least, privacy = _least_loss(privacy, after)
-    _check_settings(tol, time_limit, backend)
+    aim = TOL if tol is None else tol
+    _check_settings(aim, time_limit, backend)
     used = used_before(after, workload, privacy)
     if used is not None and privacy is None:
         privacy = goal_spent(used, after[0].privacy.records_per_person)
@@ -70,7 +75,7 @@ def checked_request(
         workload=workload,
         privacy=goal,
         options=dict(options or {}),
-        tol=tol,
+        tol=aim,
         time_limit=time_limit,
         backend=backend,
         progress=progress,
@@ -79,6 +84,8 @@ def checked_request(
         used=used,
         over=over,
         least=least,
+        # Who names a gap or a time gets it.
+        patience=Patience(aim) if tol is None and time_limit is None else None,
     )
     if request.spare is not None:
         check_spare(workload, goal, request.spare)

@@ -16,6 +16,7 @@ from typing import Any
 from leastnoise.core.deadline import LEAST_TIME, Deadline
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.progress import Ended, Progress, worst_ending
+from leastnoise.planning.families.plain import PLAIN
 from leastnoise.planning.method import Method, Outcome, Reasons, Request, Trial
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.one_method import plan_from_search
@@ -24,6 +25,9 @@ from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
 
 # Plans whose objective differs by less than this share are equally good.
 _SAME = 1e-9
+
+# Bounds that differ by less than this share are equally good.
+_SAME_BOUND = 1e-7
 
 # A plan within this share of its lower bound ends the trying: standard errors within 0.005 % of the optimum.
 _OPTIMAL = 1e-4
@@ -81,6 +85,7 @@ class Trials:
     _missed: list[MissesTargets] = field(default_factory=list)
     _listed: list[tuple[str, Outcome, Plan | None, str]] = field(default_factory=list)
     _n_told: int = 0
+    _n_plain: int = 0
 
     @property
     def request(self) -> Request:
@@ -112,11 +117,42 @@ class Trials:
     def is_settled(self) -> bool:
         """Whether nothing can be much better than the best plan so far."""
         is_near = any(plan.method == "dense" and plan.certificate.gap <= _NEAR_OPTIMAL for plan in self.plans)
-        return is_near or self._gap <= max(_OPTIMAL, self.request.tol)
+        return is_near or self.gap <= max(_OPTIMAL, self.request.tol)
 
     @property
-    def _gap(self) -> float:
-        return min((plan.certificate.gap for plan in self.plans), default=math.inf)
+    def gap(self) -> float:
+        """How far the best plan may be above the best bound, whichever method proved it."""
+        if not self.plans:
+            return math.inf
+        achieved = min(plan.certificate.achieved for plan in self.plans)
+        bound = max(plan.certificate.lower_bound for plan in self.plans)
+        return max(achieved / bound - 1, 0.0) if bound > 0 else math.inf if achieved > 0 else 0.0
+
+    @property
+    def has_searched(self) -> bool:
+        """Whether a method other than plain noise was tried, whatever came of it."""
+        return len(self._listed) > self._n_plain or bool(self._missed or self.failed)
+
+    def run_plain(self) -> None:
+        """Have plain noise for a first plan, or in place of a worse one; else nothing is said of it."""
+        method = PLAIN
+        if self.reasons.unfit(method) is not None or not self.request.options.keys() <= method.options.keys():
+            return
+        try:
+            plan = plan_from_search(method, self.request, self.has_goal, self.reasons.needs(method))
+        except DesignError:
+            # It misses the targets, or its coefficients cannot be rounded: that is for the methods to say.
+            return
+        if self.plans:
+            best = self.best()
+            if plan.certificate.achieved >= best.certificate.achieved:
+                return
+            # Whether a longer search would reach the optimum is for the search to say that came this far.
+            plan = plan.with_witness(plan.witness, best.claim)
+        self.plans.append(plan)
+        self._listed.append((method.name, "beaten", plan, ""))
+        self._n_plain += 1
+        self.tell()
 
     def run(self, attempt: Attempt) -> None:
         """Try one method, if there is time for it or no plan yet.
@@ -187,8 +223,9 @@ class Trials:
         """Report a step, and the gap of the best plan, to whoever asked for progress."""
         if self.request.progress is not None:
             self._n_told += 1
-            gap = min(self._gap, step.gap if step is not None and knows_gap else math.inf)
-            self.request.progress(Progress(self._n_told, gap, self.deadline.elapsed))
+            gap = min(self.gap, step.gap if step is not None and knows_gap else math.inf)
+            part = "" if step is None else step.part
+            self.request.progress(Progress(self._n_told, gap, self.deadline.elapsed, part))
 
     def best(self) -> Plan:
         """The best plan so far; of those that are equal but for rounding, the first.
@@ -210,12 +247,22 @@ class Trials:
     def result(self) -> Plan:
         """The best plan, which lists what was tried if that is more than one thing, and how it all ended.
 
+        It has the best bound that any of them proved.
+
         Raises:
             DesignError: as `best`.
         """
+        unweighted = next((error for error in self.failed if error.field == "weight"), None)
+        if unweighted is not None and len(self.plans) == self._n_plain:
+            # Plain noise would answer a query of no weight too; how well is for whoever asked to say.
+            raise unweighted
         best = self.best()
         if len(self._listed) == 1:
-            return best
+            # Plain noise alone: nothing that searches serves.
+            return best.with_trials((), "exhausted") if self._n_plain and not self.is_settled else best
+        proof = max(self.plans, key=lambda plan: plan.certificate.lower_bound)
+        is_better = proof.certificate.lower_bound > best.certificate.lower_bound * (1 + _SAME_BOUND)
+        proved = best.with_witness(proof.witness) if is_better else best
         tried = tuple(
             Trial(name, outcome, reason=reason)
             if plan is None
@@ -223,5 +270,9 @@ class Trials:
             for name, outcome, plan, reason in self._listed
         )
         # What could not be tried, or was cut short, might have been better; not than the optimum.
-        ended = best.ended if self.is_settled else worst_ending(self.endings)
-        return best.with_trials(tried, ended)
+        if self.is_settled:
+            ended = best.ended
+        else:
+            # Plain noise ends at once, and the search for something better has ended without it.
+            ended = worst_ending([*self.endings, "exhausted"] if best.method == PLAIN.name else self.endings)
+        return proved.with_trials(tried, ended)

@@ -14,6 +14,7 @@ spanned      whether queries without a target follow from those that have one
 generators   the workloads that the papers draw or enumerate
 """
 
+from leastnoise.query.cell_classes import CellClasses, classes_of, states_in
 from leastnoise.query.due import DueBy, check_time, due_by, due_of_batches, periods_of_cells
 from leastnoise.query.generators import (
     workload_age_pyramid,
@@ -72,7 +73,7 @@ from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.one_attribute import AllRanges, Levels, Prefix, Ranges, Sum
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import COMMON, Query, QueryList
-from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.query_kinds import QUERY_KINDS, add_query_kind, query_from_dict
 from leastnoise.query.queries.ratios import Ratio, RatioParts, RatioQuery, Share, counterpart
 from leastnoise.query.queries.row_names import Labels
 from leastnoise.query.queries.targets import in_counts
@@ -133,6 +134,7 @@ __all__ = [
     "Cases",
     "Categories",
     "Cell",
+    "CellClasses",
     "Changes",
     "Cleaning",
     "CodeList",
@@ -181,11 +183,13 @@ __all__ = [
     "Where",
     "Windows",
     "Workload",
+    "add_query_kind",
     "assemble",
     "axes_from_plain",
     "axes_to_plain",
     "check_spanned",
     "check_time",
+    "classes_of",
     "code_list_of",
     "compare_numbers",
     "condition_to_text",
@@ -213,6 +217,7 @@ __all__ = [
     "read_code_list",
     "read_code_rows",
     "satisfying",
+    "states_in",
     "term_labels",
     "term_operator",
     "text_of",

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -119,8 +119,46 @@ def independent_parts(condition: Condition) -> list[Condition]:
     return [group[0] if len(group) == 1 else Combination("and", tuple(group)) for group in merged]
 
 
+def comparisons(condition: Condition) -> Iterator[ComparisonCondition]:
+    """The comparisons of which a condition is made."""
+    if isinstance(condition, ComparisonCondition):
+        yield condition
+    else:
+        inner = (condition.inner,) if isinstance(condition, Negation) else condition.parts
+        for part in inner:
+            yield from comparisons(part)
+
+
+def holding(condition: Condition, schema: Schema, values: Mapping[str, Array]) -> Array:
+    """Whether a condition holds for some combinations of values, from the number of each attribute's value.
+
+    Args:
+        values: by the attribute's name; their shapes are broadcast.
+    """
+    if isinstance(condition, ComparisonCondition):
+        matching = schema[condition.attribute].matching(condition.attribute, condition.sign, condition.value)
+        return np.asarray(np.asarray(matching)[values[condition.attribute]])
+    if isinstance(condition, Negation):
+        return np.asarray(~holding(condition.inner, schema, values))
+    join = np.logical_and if condition.word == "and" else np.logical_or
+    result = holding(condition.parts[0], schema, values)
+    for part in condition.parts[1:]:
+        result = join(result, holding(part, schema, values))
+    return np.asarray(result)
+
+
 def satisfying(condition: Condition, schema: Schema) -> tuple[tuple[str, ...], Array]:
     """The attributes mentioned, in schema order, and a boolean array over their values.
+
+    Raises:
+        QueryError: as `checked_axes`.
+    """
+    axes = checked_axes(condition, schema)
+    return axes, np.broadcast_to(condition.mask(schema, axes), tuple(schema[name].size for name in axes))
+
+
+def checked_axes(condition: Condition, schema: Schema) -> tuple[str, ...]:
+    """The attributes that a condition mentions, in schema order, once it is known to make sense.
 
     Raises:
         QueryError: for an attribute that the schema does not declare, a value it cannot
@@ -139,7 +177,9 @@ def satisfying(condition: Condition, schema: Schema) -> tuple[tuple[str, ...], A
             given=axes,
             remedy="join conditions on different attributes with 'and'",
         )
-    return axes, np.broadcast_to(condition.mask(schema, axes), shape)
+    for leaf in comparisons(condition):
+        schema[leaf.attribute].matching(leaf.attribute, leaf.sign, leaf.value)
+    return axes
 
 
 def condition_to_text(condition: Condition) -> str:

@@ -10,10 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 from leastnoise.core.errors import DataError
 from leastnoise.core.operators import Array
 from leastnoise.data import Data, counts_from_vector, is_count_vector, summed, vectorize
-from leastnoise.query import Workload
+from leastnoise.query import CellClasses, Workload
 from leastnoise.strategy import CountTables
 
 
@@ -57,19 +59,25 @@ class TableCounter:
     earliest_by: str | None = None
     _rest: tuple[int, ...] | None = field(default=None, init=False)
 
-    def __call__(self, subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
-        asked = [self.data.schema.names] if subsets is None else subsets
+    def __call__(self, subsets: Sequence[tuple[str, ...]] | CellClasses | None) -> Sequence[Array]:
+        classes = subsets if isinstance(subsets, CellClasses) else None
+        asked: Sequence[tuple[str, ...]] = [()] if isinstance(subsets, CellClasses) else subsets or []
         found = self.data.counted(
-            asked, self.left_out_by, records_per_person=self.most, earliest_by=self.earliest_by
+            [self.data.schema.names] if subsets is None else asked,
+            self.left_out_by,
+            records_per_person=self.most,
+            earliest_by=self.earliest_by,
+            classes=classes,
         )
-        if asked and self._rest not in (None, found.rest):
+        is_counted = subsets is None or bool(asked)
+        if is_counted and self._rest not in (None, found.rest):
             raise DataError(
                 "the table changed while it was counted",
                 field="data",
                 remedy="count a copy or a snapshot that stays as it is. Nothing was spent",
             )
-        self._rest = found.rest if asked else self._rest
-        return found(None) if subsets is None else found(subsets)
+        self._rest = found.rest if is_counted else self._rest
+        return found(subsets)
 
     @property
     def rest(self) -> tuple[int, ...]:
@@ -120,7 +128,10 @@ def tables_of_vector(workload: Workload, counts: Array) -> CountTables:
     """Cross tables by adding up counts of all cells."""
     schema = workload.schema
 
-    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
+    def ask(subsets: Sequence[tuple[str, ...]] | CellClasses | None) -> Sequence[Array]:
+        if isinstance(subsets, CellClasses):
+            # In Python integers too, for the same reason.
+            return [subsets.counts(subsets.of_cells(np.arange(len(counts))), counts.astype(object))]
         if subsets is None or schema is None:
             return [counts]
         # In Python integers where int64 sums could wrap, whatever the counts are.

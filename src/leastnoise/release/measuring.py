@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from leastnoise.core import container
-from leastnoise.core.errors import DataError, InputError, UnrecordedSpending
+from leastnoise.core.errors import DataError, InputError, LargeGap, UnrecordedSpending
 from leastnoise.core.interruption import finished_first
 from leastnoise.core.operators import Array
 from leastnoise.core.progress_bar import Told, progress_shown
@@ -24,7 +24,7 @@ from leastnoise.core.random_bits import RandomBits, SystemBits
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.core.steps import log_step
 from leastnoise.data import identity_of, version_digest
-from leastnoise.planning import Plan
+from leastnoise.planning import ACCEPTED_GAP, Plan, gap_warning
 from leastnoise.privacy import CountedTable, Ledger
 from leastnoise.release.block_folder import BlockFolder
 from leastnoise.release.block_measuring import BlockProgress, BlockRequest, measure_in_blocks
@@ -53,6 +53,7 @@ def measure(
     table: str | None = None,
     not_counted: bool | Sequence[str] | None = None,
     most_not_counted: float = USUAL_SHARE,
+    accept_gap: float = ACCEPTED_GAP,
     into: str | Path | None = None,
     progress: Told[BlockProgress] = None,
 ) -> Release:
@@ -83,6 +84,8 @@ def measure(
         most_not_counted: the share of all records in no cell above which `measure` warns, with
             `leastnoise.core.errors.RecordsNotCounted`, and so does everything that shows the release. Judged
             by the noisy number; `Release.warnings` repeats the sentence.
+        accept_gap: the gap of the plan's certificate above which the release warns (`LargeGap`), before
+            anything is read: a search that was cut short may be far from the least noise.
         into: a private folder, for plans that measure more integers than memory holds. They are drawn in
             blocks, each on disk before the next, and the ledger records their digests; answers are read from
             there on demand. An interrupted release continues under the same ``release_id``, from the same
@@ -127,6 +130,9 @@ def measure(
             ),
             field="plan",
         )
+    gap = gap_warning(plan, accept_gap)
+    if gap is not None:
+        warnings.warn(gap, LargeGap, stacklevel=2)
     if into is None and plan.strategy is not None:
         plan.strategy.require_measurable()
     row = row_for(plan, source, not_counted, most_not_counted, same_table_as=same_table_as)

@@ -25,9 +25,12 @@ from leastnoise.planning import (
     Method,
     Plan,
     Reasons,
+    Request,
     all_methods,
     checked_request,
     method_named,
+    over_classes,
+    plan_from,
     plan_from_search,
 )
 from leastnoise.privacy import ApproxDP, Goal, LeastLoss
@@ -227,6 +230,7 @@ def compare(
     time_limit: float | None = None,
     backend: str = "numpy",
     data: Any = None,
+    others: Mapping[str, Any] | None = None,
     progress: Told[Turn] = None,
 ) -> MethodComparison:
     """What each method achieves, and how far it is above the proven lower bound.
@@ -248,6 +252,8 @@ def compare(
         data: public data, whatever `measure` takes, on which methods that depend on the data are
             simulated. Never private data: the noise is drawn from a fixed seed, and the errors shown
             are those on this table.
+        others: strategy matrices of your own by name, as in ``{"mine": A}``: each is a row like a method, by
+            `plan_from`. They need a goal.
         progress: called with a `Turn` when a method begins and after each step that it reports. By
             default a notebook shows a bar if this takes more than a second; ``False`` for none.
 
@@ -262,19 +268,56 @@ def compare(
     counts = None if data is None else counts_of(workload, data, k)
     has_goal = isinstance(privacy, Goal)
     aside = without_delta(privacy) if isinstance(privacy, ApproxDP) else None
-    others = [
+    theirs = _checked_others(others, has_goal=has_goal)
+    asides = [
         (m, own)
         for m, own in chosen
         if aside is not None and (m.is_quick or m.is_data_dependent or methods is not None)
     ]
     with progress_shown(progress, "comparing methods", turn_to_line("comparing methods")) as tell:
-        series = DesignSeries(None, tell, len(chosen) + len(others))
+        series = DesignSeries(None, tell, len(chosen) + len(theirs) + len(asides))
         placed, left_out, best = _tried(chosen, Reasons(request), series, counts, has_goal=has_goal)
+        for name, A in theirs.items():
+            contender, bound = _of_matrix(name, A, request, series)
+            (left_out if contender.achieved is None else placed).append(contender)
+            best = max(best, bound)
         if aside is not None:
-            placed += _asides(others, Reasons(replace(request, privacy=aside)), series, counts)
+            placed += _asides(asides, Reasons(replace(request, privacy=aside)), series, counts)
     ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
     unit = request.objective.unit(workload, has_goal=has_goal)
     return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
+
+
+def _checked_others(others: Mapping[str, Any] | None, *, has_goal: bool) -> Mapping[str, Any]:
+    """Matrices by name.
+
+    Raises:
+        InputError: if they are no mapping from names, a name is a method's, or there is no goal.
+    """
+    if others is None:
+        return {}
+    if not isinstance(others, Mapping) or not all(isinstance(name, str) and name for name in others):
+        raise InputError.must("others", 'be matrices by name, as in {"mine": A}', given=type(others))
+    taken = [name for name in others if name in {method.name for method in all_methods()}]
+    if taken:
+        raise InputError.must("others", "have names that no method has", given=taken[0])
+    if others and not has_goal:
+        raise InputError(
+            "a matrix of your own is compared at a privacy goal", field="others", remedy="give a goal"
+        )
+    return others
+
+
+def _of_matrix(name: str, A: Any, request: Request, series: DesignSeries) -> tuple[Contender, float]:
+    """What a matrix of somebody's own achieves, and its plan's bound; why not, where it cannot serve."""
+    series.begin(name)
+    began = time.monotonic()
+    try:
+        plan = plan_from(request.workload, A, request.privacy, objective=request.objective)
+    except LeastnoiseError as error:
+        return Contender(name, None, None, None, 0.0, str(error)), 0.0
+    contender, bound = _known(plan, name)
+    return replace(contender, seconds=time.monotonic() - began), bound
 
 
 # A method, with options of its own where some were given.
@@ -355,6 +398,12 @@ def _contenders(
         LeastnoiseError: if it gives nothing, or depends on data and there are none.
     """
     reason = reasons.why_not(method)
+    if reason is not None:
+        # Of many cells, those that no query tells apart may be few enough.
+        reduced = over_classes(reasons.request, method)
+        if reduced is not reasons.request:
+            reasons = Reasons(reduced)
+            reason = reasons.why_not(method)
     if reason is not None:
         raise MethodError(reason, field="method", given=method.name)
     # Where a method serves, so do its variants.

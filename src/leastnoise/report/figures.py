@@ -73,6 +73,15 @@ def with_margin(answer: float, half: float, decimals: int = 0, asked: float | No
     return f"{number(answer, decimals + 1)} ± {shown}"
 
 
+def gap_text(gap: float) -> str:
+    """A gap: as a power of ten where it is small, else as a share, as in "2.02%"."""
+    return f"{gap:.1e}" if gap < _SMALL_GAP else share_above(gap)
+
+
+# A gap from which on it is written as a share, which nobody takes for a small one.
+_SMALL_GAP = 0.01
+
+
 def share_above(gap: float) -> str:
     """A gap as a share, in three digits and rounded up, as in "2.02%"."""
     shown = Context(prec=3, rounding=ROUND_CEILING).create_decimal(Decimal(gap) * 100)

@@ -22,7 +22,7 @@ from leastnoise.core.look_alikes import escaped
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import counted, in_figures
 from leastnoise.core.progress import ending_to_text
-from leastnoise.planning import Plan, trials_to_text
+from leastnoise.planning import ACCEPTED_GAP, Plan, trials_to_text
 from leastnoise.query import Attribute, Integers, Periods, QueryBlock
 from leastnoise.release import Release
 from leastnoise.report import plan_sentences as words
@@ -31,7 +31,7 @@ from leastnoise.report.answers import write_answers
 from leastnoise.report.baseline_noise import Baselines, baselines
 from leastnoise.report.batches import view_of
 from leastnoise.report.charts.pictures import stacked_bars
-from leastnoise.report.figures import at_least, figure, share_above, times
+from leastnoise.report.figures import at_least, figure, gap_text, share_above, times
 from leastnoise.report.over_time import answer_pictures, error_pictures, left_out
 from leastnoise.report.publication import PUBLICATION_KEYS, Publication
 from leastnoise.report.quotable import quotable_sentences
@@ -145,6 +145,9 @@ def _status(plan: Plan) -> tuple[str, str]:
         return f"proof (gap {certificate.gap:.1%})", "heuristic"
     # Nothing need have been stopped: some methods end with a gap, however long they are given.
     cut = "" if plan.ended in ("converged", None) else ", the search cut short"
+    if certificate.gap > ACCEPTED_GAP:
+        # Nothing to be proud of, and not to be read as if it were.
+        return f"above the best possible, perhaps{cut}", f"up to {share_above(certificate.gap)}"
     return f"of the best possible, proved{cut}", f"within {share_above(certificate.gap)}"
 
 
@@ -357,7 +360,7 @@ def _proof(plan: Plan, *, is_released: bool) -> dict[str, Any]:
     rows = [
         ("achieved", f"{proof.achieved:,.9g}", proof.unit),
         ("lower bound", f"{proof.lower_bound:,.9g}", f"for any {proof.among} noise shaped to these counts"),
-        ("gap", f"{proof.gap:.1e}", "achieved over bound, less one"),
+        ("gap", gap_text(proof.gap), "achieved over bound, less one"),
         ("status", proof.status, _status_text(plan)),
         ("search", plan.ended or "not recorded", f"the search {ending_to_text(plan.ended)}"),
     ]
@@ -430,6 +433,8 @@ def _aim(plan: Plan) -> str:
 
 
 def _status_text(plan: Plan) -> str:
+    if plan.certificate.status == "stopped" and plan.certificate.gap > ACCEPTED_GAP:
+        return "the least possible may be lower by as much as the gap says; a longer search may come nearer"
     if plan.certificate.status == "stopped" and plan.ended not in ("converged", None):
         return "at most the gap above the optimum; a longer search may do better"
     return _STATUS_TEXT[plan.certificate.status]

@@ -13,7 +13,7 @@ from leastnoise.planning import Plan, targets_to_text
 from leastnoise.privacy import ApproxDP, epsilon_of
 from leastnoise.query import AbsoluteError, QueryBlock, TotalVariance
 from leastnoise.release import Release
-from leastnoise.report.figures import at_least
+from leastnoise.report.figures import at_least, gap_text
 
 # What is usual in talks about (ε, δ), for goals that have no δ of their own.
 _USUAL_DELTA = 1e-6
@@ -253,7 +253,7 @@ def verdict(plan: Plan) -> str:
     if certificate.status == "stopped":
         more = {"converged": f"; method {plan.method} proves no more", None: ""}
         proves = more.get(plan.ended, "; a longer search may do better")
-        return f"Gap {certificate.gap:.1e}: at most that share above the optimum{proves}."
+        return f"Gap {gap_text(certificate.gap)}: at most that share above the optimum{proves}."
     return f"Gap {certificate.gap:.1%}: this method does not aim at the optimum."
 
 

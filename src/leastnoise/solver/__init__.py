@@ -5,8 +5,10 @@
     active_set.py           many caps, solved for a few of them at a time
     descent.py              L-BFGS-B with a deadline
     dual.py                 the dual function of total variance, its gradient and Hessian products
-    pairs.py                the same with weights on pairs of cells, for records that are replaced
-    newton.py               Newton's method for it, with a bound on both sides at every step
+    maps.py                 what it takes weights of cells to: blocks of columns, or of pairs of cells
+    optimum.py              the best of both sides, and what a search ends with
+    quasi_newton.py         the least total where the Hessian is dear or nearly singular
+    newton.py               Newton's method for any map, with a bound on both sides at every step
     reweighting.py          sums of standard errors by a sequence of total variances
     rows.py                 queries with caps, as an array or known by what they do
     mean.py                 the dual function of weights on queries and cells, and its derivatives
@@ -18,11 +20,10 @@
     ordering.py             the refined privacy ordering
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
-    table_unions.py         dense noise over the tables that products of few of many axes cross
-    one_axis.py             all attributes but one asked value by value: a matrix for every block
-    axis_blocks.py          the same for few rows over many values, in total variance
+    table_unions.py         the map of dense noise over tables that products of few of many axes cross
+    one_axis.py             the least largest variance of very many rows over one axis
     weighting.py            the best weights of a given list of queries to measure
-    product_weights.py      the best weights of products of rows, axis by axis
+    product_weights.py      the map of weights of products of rows, axis by axis
     row_blocks.py           products along axes where most weights are zero, block by block
     capped_product_weights.py  the same where every query has a cap
 
@@ -31,9 +32,8 @@ and the integer strategy alone.
 """
 
 from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
-from leastnoise.solver.axis_blocks import AxisBlocks, least_total_of_blocks
 from leastnoise.solver.both_sides import generated_from_both_sides, least_total_over_all
-from leastnoise.solver.capped import CappedSolution, Run, least_profile, total_within_caps
+from leastnoise.solver.capped import CappedBlock, CappedSolution, Run, least_profile, total_within_caps
 from leastnoise.solver.capped_product_weights import (
     CappedQueries,
     CappedWeights,
@@ -47,45 +47,49 @@ from leastnoise.solver.column_generation import (
     least_total_of_many_pairs,
 )
 from leastnoise.solver.descent import StopDescent, minimise_smooth
-from leastnoise.solver.newton import Solution, minimise_over_pairs, minimise_total_variance
+from leastnoise.solver.maps import Columns, Pairs
+from leastnoise.solver.newton import least_total
 from leastnoise.solver.one_axis import (
     OneAxisPoint,
     OneAxisProblem,
     least_largest_over_one_axis,
-    least_total_over_one_axis,
 )
+from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.ordering import refined_profile
-from leastnoise.solver.product_weights import ProductWeights, product_weights, towards_cells, towards_rows
+from leastnoise.solver.product_weights import ProductRows, towards_cells, towards_rows
+from leastnoise.solver.quasi_newton import least_total_by_descent
 from leastnoise.solver.reweighting import MAX_ROUNDS, Reweighting
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
-from leastnoise.solver.table_unions import CrossedTables, TableNoise, least_total_of_tables
+from leastnoise.solver.table_unions import CrossedColumns, CrossedTables
 from leastnoise.solver.weighting import Weighting, optimal_weighting
 
 __all__ = [
     "BACKENDS",
     "MAX_ROUNDS",
     "NUMPY",
-    "AxisBlocks",
     "Backend",
+    "CappedBlock",
     "CappedQueries",
     "CappedSolution",
     "CappedWeights",
+    "Columns",
+    "CrossedColumns",
     "CrossedTables",
     "Generated",
     "ImplicitRows",
     "OneAxisPoint",
     "OneAxisProblem",
-    "ProductWeights",
+    "Optimum",
+    "Pairs",
+    "ProductRows",
     "QueryRows",
     "Reweighting",
     "RowBlocks",
     "Run",
-    "Solution",
     "SplitSolution",
     "StopDescent",
-    "TableNoise",
     "Weighting",
     "generated_from_both_sides",
     "generated_total",
@@ -93,18 +97,14 @@ __all__ = [
     "least_largest_over_one_axis",
     "least_largest_weights",
     "least_profile",
-    "least_total_of_blocks",
+    "least_total",
+    "least_total_by_descent",
     "least_total_of_many",
     "least_total_of_many_pairs",
-    "least_total_of_tables",
     "least_total_over_all",
-    "least_total_over_one_axis",
     "load_backend",
-    "minimise_over_pairs",
     "minimise_smooth",
-    "minimise_total_variance",
     "optimal_weighting",
-    "product_weights",
     "refined_profile",
     "total_within",
     "total_within_caps",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -32,7 +33,7 @@ from leastnoise.solver.capped_problems import (
     TotalWithinCaps,
     mixture,
 )
-from leastnoise.solver.mean import Forms, MeanPoint, evaluate
+from leastnoise.solver.mean import Forms, SharedPoint, evaluate_all
 from leastnoise.solver.path_following import CentralPath, Enough, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
 from leastnoise.solver.tightening import SHARES, tightened
@@ -68,7 +69,7 @@ class CappedSolution:
     """The best noise found under caps and the proof of how good it is.
 
     Attributes:
-        strategy: (r, n): independent noise of variance 1 on its rows is the noise found.
+        roots: for every block its rows, (r, n): independent noise of variance 1 on them is the noise found.
         p, q: the dual weights of queries and cells behind the lower bound.
         achieved: the least profile with all variances within caps, or the total variance.
         is_feasible: False if no noise was found that keeps the caps. `achieved` and `lower_bound` are
@@ -76,7 +77,7 @@ class CappedSolution:
         ended: how the search ended; it may converge above the gap asked for, where no step gains any more.
     """
 
-    strategy: Array
+    roots: list[Array]
     p: Array
     q: Array
     achieved: float
@@ -86,6 +87,11 @@ class CappedSolution:
     seconds: float
     ended: Ended
     is_feasible: bool = True
+
+    @property
+    def strategy(self) -> Array:
+        """The rows of the first block: all of them where there is one."""
+        return self.roots[0]
 
     @property
     def gap(self) -> float:
@@ -136,57 +142,64 @@ class Run:
         return path
 
 
+@dataclass(frozen=True, eq=False)
+class CappedBlock:
+    """What is measured by itself, in coordinates of its own; variances and profiles are sums over blocks.
+
+    Attributes:
+        rows: the queries with caps, (m, k), zeros where the block has no part of one.
+        B: cells, (k, n).
+        base: for the total variance a root (r, k) of S₀ = Σ_j w_j l_j l_jᵀ, the sum over all queries with
+            weights; else one of Σ_j l_j l_jᵀ/c_j, by which the first queries are chosen where they are many.
+    """
+
+    rows: QueryRows
+    B: Array
+    base: Array | None = None
+
+
 def least_profile(
-    rows: QueryRows,
-    B: Array,
-    caps: Array,
-    run: Run,
-    *,
-    base: Array | None = None,
-    start: tuple[Array, Array] | None = None,
+    blocks: Sequence[CappedBlock], caps: Array, run: Run, *, start: tuple[Array, Array] | None = None
 ) -> CappedSolution:
     """The noise with the least largest profile among those with v_j ≤ c_j.
 
     Args:
-        rows, B: queries (m, k) and cells (k, n) in common coordinates; both span all k.
-        base: a root (k, k) of Σ_j l_j l_jᵀ/c_j, by which the first queries are chosen where they are many.
+        blocks: queries and cells of each span all its coordinates.
         start: positive weights (p, q) to begin with.
     """
-    search = _LeastProfile(rows, B, caps, run, base)
+    search = _LeastProfile(blocks, caps, run)
     return search.solution(search.search(start))
 
 
 def total_within_caps(
-    rows: QueryRows, B: Array, caps: Array, base: Array, run: Run, *, is_all_capped: bool = True
+    blocks: Sequence[CappedBlock], caps: Array, run: Run, *, is_all_capped: bool = True
 ) -> CappedSolution:
     """The noise of least total variance trace(S₀Σ) among those with u_i ≤ 1 and v_j ≤ c_j.
 
     Args:
-        rows: the queries with caps, (m, k); together with `base` they span all k.
-        B: cells (k, n), scaled so that the profile may be 1.
-        base: a root (r, k) of S₀ = Σ_j w_j l_j l_jᵀ, the sum over all queries with weights.
-        is_all_capped: whether every query with a weight is among `rows`.
+        blocks: scaled so that the profile may be 1; queries and `base` of each span all its coordinates.
+        is_all_capped: whether every query with a weight has a cap.
     """
-    m = rows.shape[0]
-    given, given_caps = rows, caps
+    m = blocks[0].rows.shape[0]
+    device = load_backend(run.backend)
+    capped, own_caps = blocks, caps
     if not is_all_capped:
         # What no cap covers must not drift off while the others are looked after.
-        rows, caps = _with_loose_caps(rows, B, caps, base, load_backend(run.backend))
-    search, room = _room_within(rows, B, caps, run, base)
+        capped, own_caps = _with_loose_caps(blocks, caps, device)
+    search, room = _room_within(capped, own_caps, run)
     if room.achieved >= 1:
         return replace(search.solution(room), p=room.dual[0][:m], is_feasible=False, has_converged=False)
-    usual = float((base**2).sum() * (B**2).sum(axis=0).max())
-    if is_all_capped and _total_of(room.primal.point, base) > _LOOSE * usual:
+    usual = sum(float((_base(one) ** 2).sum() * (one.B**2).sum(axis=0).max()) for one in blocks)
+    if is_all_capped and _total_of(room.primal.point, blocks) > _LOOSE * usual:
         # Caps so loose that noise drifted off where they are: too far away to mix with.
-        rows, caps = _with_loose_caps(rows, B, caps, base, load_backend(run.backend))
-        _, closer = _room_within(rows, B, caps, run, base)
+        _, closer = _room_within(*_with_loose_caps(blocks, caps, device), run)
         room = closer if closer.achieved < 1 else room
-    within = _TotalWithinCaps(given, B, given_caps, run, base, room.primal)
+    within = _TotalWithinCaps(blocks, caps, run, room.primal)
     found = within.solution(within.search((room.dual[0][:m], room.dual[1])))
     return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
 
 
-def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedSolution:
+def least_total_by_path(base: Array, run: Run, *, start: Array | None = None) -> CappedSolution:
     """The noise of least total variance with profile at most 1, where nothing has a cap.
 
     Slower than Newton's method on the same problem, and surer where the queries' sizes are far apart.
@@ -198,11 +211,11 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
     device = load_backend(run.backend)
     k, n = base.shape
     forms = Forms(DenseRows(np.zeros((0, k)), device), device.matrix(base), device.matrix(np.eye(k)), device)
-    nothing = Anchor(np.zeros((k, k)), np.zeros(0), np.zeros(n), 0.0)
+    nothing = Anchor([np.zeros((k, k))], np.zeros(0), np.zeros(n), 0.0)
     first = revived(np.ones(n) if start is None else start)
-    path = run.follow(TotalWithinCaps(forms, np.zeros(0), nothing), np.zeros(0), first)
+    path = run.follow(TotalWithinCaps([forms], np.zeros(0), nothing), np.zeros(0), first)
     return CappedSolution(
-        strategy=path.best.mean.beta / math.sqrt(float(path.best.mean.u.max())),
+        roots=[path.best.mean.parts[0].beta / math.sqrt(float(path.best.mean.u.max()))],
         p=np.zeros(0),
         q=path.proof.mean.q,
         achieved=path.achieved,
@@ -214,10 +227,16 @@ def least_total(base: Array, run: Run, *, start: Array | None = None) -> CappedS
     )
 
 
-def _total_of(point: MeanPoint, base: Array) -> float:
+def _base(block: CappedBlock) -> Array:
+    assert block.base is not None
+    return block.base
+
+
+def _total_of(point: SharedPoint, blocks: Sequence[CappedBlock]) -> float:
     """trace(S₀Σ) of a point's noise, at profile 1."""
-    root = point.device.numpy(point.root)
-    return float(((base @ root.T) ** 2).sum() * point.u.max())
+    roots = [point.device.numpy(part.root) for part in point.parts]
+    squares = [((_base(one) @ root.T) ** 2).sum() for one, root in zip(blocks, roots, strict=True)]
+    return float(sum(squares)) * float(point.u.max())
 
 
 # Gaps at which the least profile is sought, one after the other, until it is settled whether caps can be
@@ -226,15 +245,15 @@ _ROOM_GAPS = (1e-6, 1e-9, 1e-11)
 
 
 def _room_within(
-    rows: QueryRows, B: Array, caps: Array, run: Run, base: Array
+    blocks: Sequence[CappedBlock], caps: Array, run: Run
 ) -> tuple[_LeastProfile, Round[CappedNoise, Weights]]:
     """Noise that keeps the caps with room, or about the least profile with which they are kept."""
-    search = _LeastProfile(rows, B, caps, replace(run, tol=min(run.tol, _ROOM_GAPS[0])), base)
+    search = _LeastProfile(blocks, caps, replace(run, tol=min(run.tol, _ROOM_GAPS[0])))
     room = search.search(None, _is_settled)
     for gap in _ROOM_GAPS[1:]:
         if _is_settled(room.achieved, room.lower_bound) or run.is_late:
             break
-        search = _LeastProfile(rows, B, caps, replace(run, tol=min(run.tol, gap)), base)
+        search = _LeastProfile(blocks, caps, replace(run, tol=min(run.tol, gap)))
         room = better_of(room, search.search(room.dual, _is_settled))
     return search, room
 
@@ -251,13 +270,19 @@ _LOOSE = 1e4
 
 
 def _with_loose_caps(
-    rows: QueryRows, B: Array, caps: Array, base: Array, device: Backend
-) -> tuple[QueryRows, Array]:
-    """The rows and those of `base`, with caps far above what noise on every cell gives them."""
-    usual = (base**2).sum(axis=1) * float((B**2).sum(axis=0).max())
-    kept = usual > 0
-    stacked = StackedRows(rows, DenseRows(base[kept], device), device)
-    return stacked, np.concatenate([caps, _LOOSE * usual[kept]])
+    blocks: Sequence[CappedBlock], caps: Array, device: Backend
+) -> tuple[list[CappedBlock], Array]:
+    """The rows and those of every `base`, with caps far above what noise on every cell gives them."""
+    usual = [(_base(one) ** 2).sum(axis=1) * float((one.B**2).sum(axis=0).max()) for one in blocks]
+    ends = np.cumsum([0, *(int((own > 0).sum()) for own in usual)])
+    stacked = []
+    for number, (one, own) in enumerate(zip(blocks, usual, strict=True)):
+        # Rows of one block are no queries of the others.
+        rows = np.zeros((int(ends[-1]), one.B.shape[0]))
+        rows[ends[number] : ends[number + 1]] = _base(one)[own > 0]
+        stacked.append(replace(one, rows=StackedRows(one.rows, DenseRows(rows, device), device)))
+    loose = np.concatenate([own[own > 0] for own in usual])
+    return stacked, np.concatenate([caps, _LOOSE * loose])
 
 
 @dataclass(frozen=True, eq=False)
@@ -265,13 +290,13 @@ class CappedNoise:
     """The noise of a round.
 
     Attributes:
-        strategy: (r, n), scaled or mixed so that every cap is kept.
+        roots: of every block, (r, n), scaled or mixed so that every cap is kept.
         point: where the round ended, over its own queries.
         v: the variances of all queries there, before every cap is kept.
     """
 
-    strategy: Array
-    point: MeanPoint
+    roots: list[Array]
+    point: SharedPoint
     v: Array
 
 
@@ -279,35 +304,46 @@ Weights = tuple[Array, Array]
 
 
 class _CappedRows(ABC):
-    """One of the two problems, for `active_set`.
+    """One of the two problems, for `active_set`."""
 
-    Args:
-        base: a root (k, k) of a sum over all queries, by which the first ones are chosen where they are many.
-    """
-
-    def __init__(self, rows: QueryRows, B: Array, caps: Array, run: Run, base: Array | None) -> None:
-        self.rows, self.B, self.caps, self.run = rows, B, caps, run
+    def __init__(self, blocks: Sequence[CappedBlock], caps: Array, run: Run) -> None:
+        self.blocks, self.caps, self.run = blocks, caps, run
         self.device: Backend = load_backend(run.backend)
-        self.cells = self.device.matrix(B)
-        self.core = self._first_rows(base)
+        self.cells = [self.device.matrix(one.B) for one in blocks]
+        self.core = self._first_rows()
 
     @property
     def n_rows(self) -> int:
         """How many queries there are."""
-        return self.rows.shape[0]
+        return len(self.caps)
+
+    @property
+    def n_cells(self) -> int:
+        """How many cells there are."""
+        return int(self.blocks[0].B.shape[1])
+
+    @property
+    def n_directions(self) -> int:
+        """How many directions the largest block has."""
+        return max(len(one.B) for one in self.blocks)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether queries are quick as they are, and need not be written out."""
+        return all(one.rows.is_quick for one in self.blocks)
 
     @abstractmethod
     def problem(self, chosen: Array) -> CappedProblem:
         """The problem with the chosen queries only."""
 
     @abstractmethod
-    def assess(self, point: MeanPoint, v: Array) -> tuple[float, Array]:
-        """What a round's noise achieves once it keeps every cap, and that noise as a strategy."""
+    def assess(self, point: SharedPoint, v: Array) -> tuple[float, list[Array]]:
+        """What a round's noise achieves once it keeps every cap, and that noise as rows of every block."""
 
     def search(self, start: Weights | None, enough: Enough = never) -> Round[CappedNoise, Weights]:
         """The optimum for all queries."""
         if start is None:
-            m, n = self.n_rows, self.B.shape[1]
+            m, n = self.n_rows, self.n_cells
             start = np.full(m, 1 / m), np.full(n, 1 / n)
         run = self.run
         return search_active_set(
@@ -317,7 +353,7 @@ class _CappedRows(ABC):
     def solution(self, found: Round[CappedNoise, Weights]) -> CappedSolution:
         """The end of a search."""
         return CappedSolution(
-            strategy=found.primal.strategy,
+            roots=found.primal.roots,
             p=found.dual[0],
             q=found.dual[1],
             achieved=found.achieved,
@@ -340,12 +376,12 @@ class _CappedRows(ABC):
         z = problem.start(revived(start[0][chosen]), revived(start[1]))
         path = follow_path(problem, z, tol=tol, watch=watch, patience=PATIENCE, enough=enough)
         point = path.best.mean
-        v = point.v if len(chosen) == self.n_rows else self.rows.variances(point.root)
+        v = point.v if len(chosen) == self.n_rows else self._variances(point)
         p = np.zeros(self.n_rows)
         p[chosen] = path.proof.mean.p
-        achieved, strategy = self.assess(point, v)
+        achieved, roots = self.assess(point, v)
         return Round(
-            CappedNoise(strategy, point, v),
+            CappedNoise(roots, point, v),
             (p, path.proof.mean.q),
             achieved,
             path.lower_bound,
@@ -354,111 +390,143 @@ class _CappedRows(ABC):
             path.ended,
         )
 
+    def _variances(self, point: SharedPoint) -> Array:
+        """Those of all queries."""
+        pairs = zip(self.blocks, point.parts, strict=True)
+        return np.asarray(sum(one.rows.variances(part.root) for one, part in pairs))
+
     def next_rows(self, chosen: Array, found: Round[CappedNoise, Weights]) -> Array:
         """Without the idle queries, with the most violated ones."""
         p, ratios = found.dual[0], found.ratios
         excess = float(ratios[chosen].max())
         idle = (p[chosen] < _IDLE_WEIGHT * p.max()) & (ratios[chosen] < _IDLE_VARIANCE * excess)
-        violated = np.argsort(-ratios)[: max(self.rows.shape[1], _JOINING)]
+        violated = np.argsort(-ratios)[: max(self.n_directions, _JOINING)]
         violated = violated[ratios[violated] > excess * (1 + self.run.tol / 16)]
         return np.unique(np.concatenate([chosen[~idle], self.core, violated]))
 
-    def _forms(self, chosen: Array, base: Any | None = None) -> Forms:
+    def _forms(self, chosen: Array, bases: Sequence[Any | None] | None = None) -> list[Forms]:
         """The chosen queries, written out unless they are many and quick as they are, and all cells."""
-        m, k = self.rows.shape
-        is_kept = self.rows.is_quick and m > _PER_DIRECTION * k
-        rows = self.rows if is_kept else DenseRows(self.rows.take(chosen), self.device)
-        return Forms(rows, self.cells, base, self.device)
+        is_kept = self.is_quick and self.n_rows > _PER_DIRECTION * self.n_directions
+        fixed: Sequence[Any | None] = [None] * len(self.blocks) if bases is None else bases
+        return [
+            Forms(
+                one.rows if is_kept else DenseRows(one.rows.take(chosen), self.device),
+                cells,
+                base,
+                self.device,
+            )
+            for one, cells, base in zip(self.blocks, self.cells, fixed, strict=True)
+        ]
 
-    def _first_rows(self, base: Array | None) -> Array:
+    def _first_rows(self) -> Array:
         """All queries where few; else those served worst by noise shaped for their sum, and some others."""
-        m, k = self.rows.shape
-        if base is None or self.rows.is_quick or m <= max(_ALL_AT_ONCE, _PER_DIRECTION * k):
+        m, k, device = self.n_rows, self.n_directions, self.device
+        has_bases = all(one.base is not None for one in self.blocks)
+        if not has_bases or self.is_quick or m <= max(_ALL_AT_ONCE, _PER_DIRECTION * k):
             return np.arange(m)
-        device = self.device
-        forms = Forms(DenseRows(np.zeros((0, k)), device), self.cells, device.matrix(base), device)
-        n = self.B.shape[1]
-        point = evaluate(forms, np.zeros(0), np.full(n, 1 / n))
-        worst = np.argsort(-self.rows.variances(point.root) / self.caps)[:k]
+        forms = [
+            Forms(DenseRows(np.zeros((0, len(one.B))), device), cells, device.matrix(_base(one)), device)
+            for one, cells in zip(self.blocks, self.cells, strict=True)
+        ]
+        point = evaluate_all(forms, np.zeros(0), np.full(self.n_cells, 1 / self.n_cells))
+        worst = np.argsort(-self._variances(point) / self.caps)[:k]
         others = np.random.default_rng(0).permutation(m)
         taken = k
         while taken < m:
             chosen = np.unique(np.concatenate([worst, others[:taken]]))
-            values = singular_values(self.rows.take(chosen))
-            if values[-1] > 1e-8 * values[0]:
+            if all(_span_all(one.rows.take(chosen)) for one in self.blocks):
                 return chosen
             taken *= 2
         return np.arange(m)
+
+
+def _span_all(rows: Array) -> bool:
+    """Whether rows span all their coordinates."""
+    values = singular_values(rows)
+    return bool(len(rows) >= rows.shape[1] and values[-1] > 1e-8 * values[0])
 
 
 class _LeastProfile(_CappedRows):
     """Minimise the largest u_i subject to v_j ≤ c_j."""
 
     def problem(self, chosen: Array) -> LeastProfile:
-        return LeastProfile(self._forms(chosen), self.caps[chosen], np.zeros(self.B.shape[1]))
+        return LeastProfile(self._forms(chosen), self.caps[chosen], np.zeros(self.n_cells))
 
-    def assess(self, point: MeanPoint, v: Array) -> tuple[float, Array]:
+    def assess(self, point: SharedPoint, v: Array) -> tuple[float, list[Array]]:
         excess = float((v / self.caps).max())
-        return excess * float(point.u.max()), point.beta * math.sqrt(excess)
+        return excess * float(point.u.max()), [part.beta * math.sqrt(excess) for part in point.parts]
 
 
 class _TotalWithinCaps(_CappedRows):
     """Minimise trace(S₀Σ) subject to u_i ≤ 1 and v_j ≤ c_j, with noise that keeps both with room."""
 
-    def __init__(
-        self, rows: QueryRows, B: Array, caps: Array, run: Run, base: Array, room: CappedNoise
-    ) -> None:
-        super().__init__(rows, B, caps, run, base)
-        self.base = self.device.matrix(base)
-        point, v = room.point, room.v[: rows.shape[0]]
+    def __init__(self, blocks: Sequence[CappedBlock], caps: Array, run: Run, room: CappedNoise) -> None:
+        super().__init__(blocks, caps, run)
+        self.bases = [self.device.matrix(_base(one)) for one in blocks]
+        point, v = room.point, room.v[: len(caps)]
         # Both sides equally far below their limits.
         excess = float((v / caps).max(initial=0)) or 1.0
         scale = math.sqrt(float(point.u.max()) / excess)
-        root = self.device.numpy(point.root) * math.sqrt(scale)
-        self.anchor = Anchor(root, scale * v, point.u / scale, float(((base @ root.T) ** 2).sum()))
+        roots = [self.device.numpy(part.root) * math.sqrt(scale) for part in point.parts]
+        self.anchor = Anchor(roots, scale * v, point.u / scale, self._total(roots))
+
+    def _total(self, roots: Sequence[Array]) -> float:
+        """trace(S₀Σ) of roots of the covariance."""
+        pairs = zip(self.blocks, roots, strict=True)
+        return sum(float(((_base(one) @ root.T) ** 2).sum()) for one, root in pairs)
 
     def problem(self, chosen: Array) -> TotalWithinCaps:
         anchor = replace(self.anchor, v=self.anchor.v[chosen])
-        return TotalWithinCaps(self._forms(chosen, self.base), self.caps[chosen], anchor)
+        return TotalWithinCaps(self._forms(chosen, self.bases), self.caps[chosen], anchor)
 
-    def assess(self, point: MeanPoint, v: Array) -> tuple[float, Array]:
+    def assess(self, point: SharedPoint, v: Array) -> tuple[float, list[Array]]:
         scale, share = mixture(self.caps, self.anchor, v, point.u)
         achieved = (1 - share) * scale * point.base_trace + share * self.anchor.total
         if share == 0:
-            return achieved, point.beta / math.sqrt(scale)
-        return achieved, self._mixed(self.device.numpy(point.root), scale, share)
+            return achieved, [part.beta / math.sqrt(scale) for part in point.parts]
+        return achieved, self._mixed([self.device.numpy(part.root) for part in point.parts], scale, share)
 
-    def _mixed(self, root: Array, scale: float, share: float) -> Array:
-        """The strategy of scaled noise mixed with the anchor."""
-        own = root * math.sqrt((1 - share) * scale)
-        return _strategy(_triangle(np.vstack([own, self.anchor.root * math.sqrt(share)])), self.B)
+    def _mixed(self, roots: Sequence[Array], scale: float, share: float) -> list[Array]:
+        """The rows of scaled noise mixed with the anchor."""
+        mixed = []
+        for one, root, anchor in zip(self.blocks, roots, self.anchor.roots, strict=True):
+            own = root * math.sqrt((1 - share) * scale)
+            mixed.append(_strategy(_triangle(np.vstack([own, anchor * math.sqrt(share)])), one.B))
+        return mixed
 
     def solution(self, found: Round[CappedNoise, Weights]) -> CappedSolution:
         """The end of a search; where caps leave little room, with its constraints worked out anew."""
         ended = super().solution(found)
         room = float(np.min(1 - np.concatenate([self.anchor.v / self.caps, self.anchor.u])))
-        if room > _LITTLE_ROOM or max(self.rows.shape[0], self.B.shape[1]) > _MAX_TIGHTENED:
+        if room > _LITTLE_ROOM or max(self.n_rows, self.n_cells) > _MAX_TIGHTENED:
             return ended
-        R = _triangle(self.device.numpy(found.primal.point.root))
-        R *= math.sqrt(float((_strategy(R, self.B) ** 2).sum(axis=0).max()))
-        queries = self.rows.take(np.arange(self.n_rows)).T / np.sqrt(self.caps)
+        roots = [_triangle(self.device.numpy(part.root)) for part in found.primal.point.parts]
+        scale = math.sqrt(float(self._profile(roots).max()))
+        roots = [R * scale for R in roots]
+        every = np.arange(self.n_rows)
+        queries = [one.rows.take(every).T / np.sqrt(self.caps) for one in self.blocks]
         weights = np.concatenate([found.dual[0] * self.caps, found.dual[1]])
-        columns = _strategy(R, self.B)
-        roots = [R, *(tightened(R, queries, columns, weights, share) for share in SHARES)]
-        choices = [self._feasible(root, queries) for root in roots if root is not None]
-        achieved, strategy = min(choices, key=lambda choice: choice[0])
-        better = replace(ended, strategy=strategy, achieved=achieved)
+        columns = [_strategy(R, one.B) for R, one in zip(roots, self.blocks, strict=True)]
+        tried = [roots, *(tightened(roots, queries, columns, weights, share) for share in SHARES)]
+        choices = [self._feasible(own, queries) for own in tried if own is not None]
+        achieved, best = min(choices, key=lambda choice: choice[0])
+        better = replace(ended, roots=best, achieved=achieved)
         return replace(better, has_converged=better.gap <= self.run.tol)
 
-    def _feasible(self, R: Array, queries: Array) -> tuple[float, Array]:
-        """What noise of the root R achieves once it keeps every cap, and that noise as a strategy.
+    def _profile(self, roots: Sequence[Array]) -> Array:
+        """u of roots of the covariance."""
+        pairs = zip(roots, self.blocks, strict=True)
+        return np.asarray(sum((_strategy(R, one.B) ** 2).sum(axis=0) for R, one in pairs))
 
-        Its variances and profiles are those of R itself: in the search they may be off by 1e-10.
+    def _feasible(self, roots: Sequence[Array], queries: Sequence[Array]) -> tuple[float, list[Array]]:
+        """What noise of these roots achieves once it keeps every cap, and that noise as rows of every block.
+
+        Its variances and profiles are those of the roots themselves: in the search they may be off by 1e-10.
         """
-        v, u = self.caps * ((R @ queries) ** 2).sum(axis=0), (_strategy(R, self.B) ** 2).sum(axis=0)
-        scale, share = mixture(self.caps, self.anchor, v, u)
-        total = scale * float(((self.device.numpy(self.base) @ R.T) ** 2).sum())
-        return (1 - share) * total + share * self.anchor.total, self._mixed(R, scale, share)
+        squares = sum(((R @ own) ** 2).sum(axis=0) for R, own in zip(roots, queries, strict=True))
+        scale, share = mixture(self.caps, self.anchor, self.caps * squares, self._profile(roots))
+        total = scale * self._total(roots)
+        return (1 - share) * total + share * self.anchor.total, self._mixed(roots, scale, share)
 
 
 def _triangle(root: Array) -> Array:

@@ -21,6 +21,7 @@ the predictor is chosen and conjugate gradients finish the corrector.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,7 +29,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
-from leastnoise.solver.mean import Forms, MeanPoint, evaluate
+from leastnoise.solver.mean import Forms, SharedPoint, evaluate_all
 
 # Steps without a smaller gap after which rounding is all there is.
 PATIENCE = 20
@@ -62,7 +63,7 @@ _MAX_LIFTS = 4
 class CappedPoint:
     """What weights (p, q) give, as `path_following` asks for it."""
 
-    mean: MeanPoint
+    mean: SharedPoint
     z: Array
     slack: Array
     achieved: float
@@ -78,7 +79,7 @@ class CappedPoint:
 class CappedProblem(ABC):
     """One of the problems, over (p, q) of m queries and n cells."""
 
-    forms: Forms
+    forms: Sequence[Forms]
 
     @property
     def group(self) -> Array | None:
@@ -86,29 +87,29 @@ class CappedProblem(ABC):
         return None
 
     @abstractmethod
-    def gradient(self, point: MeanPoint) -> Array:
+    def gradient(self, point: SharedPoint) -> Array:
         """∇g: the slack of every constraint, (m + n,)."""
 
     @abstractmethod
-    def bounds(self, point: MeanPoint) -> tuple[float, float]:
+    def bounds(self, point: SharedPoint) -> tuple[float, float]:
         """What the noise of this point achieves once made feasible, and a lower bound."""
 
     @abstractmethod
-    def scale(self, point: MeanPoint) -> float:
+    def scale(self, point: SharedPoint) -> float:
         """What Σ z y is to be small beside, for the gap to be small."""
 
     @abstractmethod
-    def scaled(self, point: MeanPoint) -> tuple[Array, Array]:
+    def scaled(self, point: SharedPoint) -> tuple[Array, Array]:
         """(p, q) with each part scaled to where g is least."""
 
     def start(self, p: Array, q: Array) -> Array:
         """Positive weights (p, q), scaled, as one z."""
-        return np.concatenate(self.scaled(evaluate(self.forms, p, q)))
+        return np.concatenate(self.scaled(evaluate_all(self.forms, p, q)))
 
     def evaluate(self, z: Array) -> CappedPoint:
         """The point of weights z > 0."""
-        m = self.forms.rows.shape[0]
-        point = evaluate(self.forms, z[:m], z[m:])
+        m = self.forms[0].rows.shape[0]
+        point = evaluate_all(self.forms, z[:m], z[m:])
         return CappedPoint(point, z, self.gradient(point), *self.bounds(point), self.scale(point))
 
     def newton_system(self, point: CappedPoint, y: Array) -> MeanSystem:
@@ -120,7 +121,7 @@ class CappedProblem(ABC):
 class LeastProfile(CappedProblem):
     """Minimise the largest f_i + u_i subject to v_j ≤ c_j."""
 
-    forms: Forms
+    forms: Sequence[Forms]
     caps: Array  # c, (m,)
     offsets: Array  # f, (n,)
 
@@ -129,25 +130,25 @@ class LeastProfile(CappedProblem):
         """The cells' weights, whose sum is squared."""
         return np.concatenate([np.zeros(len(self.caps)), np.ones(len(self.offsets))])
 
-    def gradient(self, point: MeanPoint) -> Array:
+    def gradient(self, point: SharedPoint) -> Array:
         """(c − v, Σq − f − u)."""
         return np.concatenate([self.caps - point.v, float(point.q.sum()) - self.offsets - point.u])
 
-    def excess(self, point: MeanPoint) -> float:
+    def excess(self, point: SharedPoint) -> float:
         """How far the largest variance is above its cap, as a factor."""
         return float((point.v / self.caps).max())
 
-    def bounds(self, point: MeanPoint) -> tuple[float, float]:
+    def bounds(self, point: SharedPoint) -> tuple[float, float]:
         """Scaled to v ≤ c, the largest f + u; and (F²/Σpc + Σqf)/Σq."""
         achieved = float((self.offsets + self.excess(point) * point.u).max())
         in_caps = point.F**2 / float(point.p @ self.caps)
         return achieved, (in_caps + float(point.q @ self.offsets)) / float(point.q.sum())
 
-    def scale(self, point: MeanPoint) -> float:
+    def scale(self, point: SharedPoint) -> float:
         """F, which the caps' and the profiles' sides equal."""
         return point.F
 
-    def scaled(self, point: MeanPoint) -> tuple[Array, Array]:
+    def scaled(self, point: SharedPoint) -> tuple[Array, Array]:
         """Scaled so that Σpc = F = (Σq)², as at the optimum where f = 0."""
         F, P, Q = point.F, float(point.p @ self.caps), float(point.q.sum())
         # p·b and q·a make F·√(ab); b P = √(ab) F and (a Q)² = √(ab) F.
@@ -157,9 +158,9 @@ class LeastProfile(CappedProblem):
 
 @dataclass(frozen=True, eq=False)
 class Anchor:
-    """Noise with v < c and u < 1: its root A, Σ = AᵀA, and what it gives."""
+    """Noise with v < c and u < 1: for every block a root A, Σ = AᵀA, and what it gives."""
 
-    root: Any
+    roots: list[Array]
     v: Array
     u: Array
     total: float
@@ -169,25 +170,25 @@ class Anchor:
 class TotalWithinCaps(CappedProblem):
     """Minimise trace(S₀Σ) subject to u_i ≤ 1 and v_j ≤ c_j."""
 
-    forms: Forms
+    forms: Sequence[Forms]
     caps: Array  # (m,)
     anchor: Anchor
 
-    def gradient(self, point: MeanPoint) -> Array:
+    def gradient(self, point: SharedPoint) -> Array:
         """(c − v, 1 − u)."""
         return np.concatenate([self.caps - point.v, 1 - point.u])
 
-    def bounds(self, point: MeanPoint) -> tuple[float, float]:
+    def bounds(self, point: SharedPoint) -> tuple[float, float]:
         """Mixed with the anchor until all holds, trace(S₀Σ); and F²/Σq − Σpc."""
         scale, share = mixture(self.caps, self.anchor, point.v, point.u)
         achieved = (1 - share) * scale * point.base_trace + share * self.anchor.total
         return achieved, point.F**2 / float(point.q.sum()) - float(point.p @ self.caps)
 
-    def scale(self, point: MeanPoint) -> float:
+    def scale(self, point: SharedPoint) -> float:
         """The total variance itself."""
         return point.base_trace
 
-    def scaled(self, point: MeanPoint) -> tuple[Array, Array]:
+    def scaled(self, point: SharedPoint) -> tuple[Array, Array]:
         """Scaled so that Σq = F."""
         return point.p, point.q * (point.F / float(point.q.sum())) ** 2
 
@@ -207,7 +208,7 @@ def mixture(caps: Array, anchor: Anchor, v: Array, u: Array) -> tuple[float, flo
 class MeanSystem:
     """diag(s) H diag(s) + diag(y) + (s∘group)(s∘group)ᵀ, with a factored approximation."""
 
-    def __init__(self, point: MeanPoint, group: Array | None, s: Array, y: Array) -> None:
+    def __init__(self, point: SharedPoint, group: Array | None, s: Array, y: Array) -> None:
         self._point, self._s, self._y = point, s, y
         self._group = None if group is None else s * group
         curvature = s * s * point.hessian_diagonal()
@@ -215,7 +216,7 @@ class MeanSystem:
             curvature = curvature + self._group**2
         self._diagonal = curvature + y
         alive = np.flatnonzero(curvature > _ALIVE * y)
-        most = min(MAX_FACTORED, FACTORED_PER_DIRECTION * len(point.d) + 100)
+        most = min(MAX_FACTORED, FACTORED_PER_DIRECTION * point.n_directions + 100)
         self._alive = alive if 0 < len(alive) <= most else np.zeros(0, dtype=np.intp)
         self._factor = self._factored() if len(self._alive) else None
 

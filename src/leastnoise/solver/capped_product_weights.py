@@ -17,7 +17,7 @@ weights that miss a cap are mixed with some that keep all of them: variances are
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.descent import StopDescent, minimise_smooth
-from leastnoise.solver.product_weights import BothSides, towards_cells, towards_rows
+from leastnoise.solver.product_weights import towards_cells, towards_rows
 
 
 class CappedQueries(NamedTuple):
@@ -69,6 +69,35 @@ class CappedWeights:
     achieved: float
     lower_bound: float
     ended: Ended
+
+
+@dataclass
+class BothSides:
+    """The best that a search has found so far, on either side.
+
+    Attributes:
+        achieved, weights: the least value, and what has it.
+        lower_bound, dual: the largest bound, and what proves it.
+    """
+
+    achieved: float = math.inf
+    lower_bound: float = 0.0
+    weights: Any = None
+    dual: Any = None
+
+    def keep_weights(self, achieved: float, weights: Callable[[], Any]) -> None:
+        """Keep weights that achieve less than those before; they are worked out only then."""
+        if achieved < self.achieved:
+            self.achieved, self.weights = achieved, weights()
+
+    def keep_dual(self, lower_bound: float, dual: Callable[[], Any]) -> None:
+        """Keep dual weights that prove more than those before; they are worked out only then."""
+        if lower_bound > self.lower_bound:
+            self.lower_bound, self.dual = lower_bound, dual()
+
+    def are_within(self, tol: float) -> bool:
+        """Whether both sides are within a share of the bound."""
+        return self.achieved <= self.lower_bound + tol * abs(self.lower_bound)
 
 
 class _Duals:

@@ -26,9 +26,9 @@ from leastnoise.core.deadline import Watch
 from leastnoise.core.numerical_rank import spanning_columns
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
-from leastnoise.solver.capped import Run, least_total
-from leastnoise.solver.newton import Solution
-from leastnoise.solver.pairs import PairColumns
+from leastnoise.solver.capped import Run, least_total_by_path
+from leastnoise.solver.maps import Pairs
+from leastnoise.solver.optimum import Optimum
 
 # Rounds, at most.
 MAX_ROUNDS = 100
@@ -198,19 +198,19 @@ def generate_columns(
     return best
 
 
-def least_total_of_many(R: Array, run: Run) -> Solution:
+def least_total_of_many(R: Array, run: Run) -> Optimum:
     """The noise of least total variance with profile at most 1, for R (k, d) with many columns.
 
-    As `newton.minimise_total_variance`, by columns that are generated.
+    As `least_total`, by columns that are generated.
     """
     found, q = _least_total(ArrayColumns(R), run)
     return _solution(found, found.M @ R, q, run)
 
 
-def least_total_of_many_pairs(R: Array, run: Run) -> Solution:
-    """The same for all columns r_i and r_i − r_j, as `newton.minimise_over_pairs`."""
+def least_total_of_many_pairs(R: Array, run: Run) -> Optimum:
+    """The same for all columns r_i and r_i − r_j, as `least_total` of `Pairs`."""
     device = load_backend(run.backend)
-    found, q = _least_total(PairColumns(device.matrix(R), device), run)
+    found, q = _least_total(Pairs(device.matrix(R), device), run)
     return _solution(found, found.M @ R, q, run)
 
 
@@ -230,16 +230,18 @@ def generated_total(columns: ColumnSource, run: Run) -> Generated:
 
     def solve(working: Array, start: Array | None, aim: float) -> RoundResult:
         chosen = columns.take(working)
-        found = least_total(chosen, replace(run, tol=aim, watch=Watch(run.watch.deadline)), start=start)
+        found = least_total_by_path(
+            chosen, replace(run, tol=aim, watch=Watch(run.watch.deadline)), start=start
+        )
         M = _root_of(found.strategy, chosen)
         return RoundResult(M, found.q, found.achieved, found.lower_bound, found.steps, found.ended)
 
     return generate_columns(columns, solve, tol=run.tol, watch=run.watch)
 
 
-def _solution(found: Generated, root: Array, q: Array, run: Run) -> Solution:
-    return Solution(
-        root=root,
+def _solution(found: Generated, root: Array, q: Array, run: Run) -> Optimum:
+    return Optimum(
+        roots=[root],
         q=q,
         achieved=found.achieved,
         lower_bound=found.lower_bound,

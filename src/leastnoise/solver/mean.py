@@ -11,7 +11,8 @@ and 2F is the least of trace(SΣ) + trace(TΣ⁻¹), attained at the geometric m
     α_j = D^{−½} Vᵀ Kᵀ l_j      v_j = ‖α_j‖² = l_jᵀ Σ l_j       gradient of 2F in p
     β_i = D^{−½} Uᵀ Gᵀ b_i      u_i = ‖β_i‖² = b_iᵀ Σ⁻¹ b_i     gradient of 2F in q
 
-Neither S nor T is inverted, and both may be nearly singular, as they are together
+What is measured in several blocks has an S, a T and coordinates for each of them: F, variances, profiles and
+H are sums (`SharedPoint`). Neither S nor T is inverted, and both may be nearly singular, as they are together
 at the optimum of most problems with caps. Minus the Hessian of 2F is
 
     H_xy = ± Σ_ab Γ_ax Γ_bx Γ_ay Γ_by / (d_a + d_b),    Γ = [α β],  minus between queries and cells
@@ -20,7 +21,7 @@ at the optimum of most problems with caps. Minus the Hessian of 2F is
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -146,6 +147,85 @@ class MeanPoint:
         for node in np.arange(low, high + _NODE_STEP, _NODE_STEP):
             t = math.exp(node)
             yield _NODE_STEP * t, np.exp(-t * self.d)
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPoint:
+    """The dual function of several blocks that share (p, q), and its derivatives: sums over them.
+
+    Every block knows all m queries, those that it has no part of as zeros, and all n cells.
+    """
+
+    parts: list[MeanPoint]
+
+    @property
+    def p(self) -> Array:
+        """The weights of the queries."""
+        return self.parts[0].p
+
+    @property
+    def q(self) -> Array:
+        """The weights of the cells."""
+        return self.parts[0].q
+
+    @property
+    def device(self) -> Backend:
+        """Where the blocks are."""
+        return self.parts[0].device
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether the covariance of every block agrees with its inverse."""
+        return all(part.is_sound for part in self.parts)
+
+    @cached_property
+    def F(self) -> float:
+        """The dual function."""
+        return sum(part.F for part in self.parts)
+
+    @cached_property
+    def v(self) -> Array:
+        """The variances of all queries."""
+        return _sum(part.v for part in self.parts)
+
+    @cached_property
+    def u(self) -> Array:
+        """The profiles of all cells."""
+        return _sum(part.u for part in self.parts)
+
+    @cached_property
+    def base_trace(self) -> float:
+        """trace(S₀ Σ)."""
+        return sum(part.base_trace for part in self.parts)
+
+    @property
+    def n_directions(self) -> int:
+        """How many directions the blocks have together."""
+        return sum(len(part.d) for part in self.parts)
+
+    def hessian_product(self, x: Array) -> Array:
+        """H x."""
+        return _sum(part.hessian_product(x) for part in self.parts)
+
+    def hessian_diagonal(self) -> Array:
+        """The diagonal of H, to within the same factor as `rough_hessian`."""
+        return _sum(part.hessian_diagonal() for part in self.parts)
+
+    def rough_hessian(self, chosen: Array, scale: Array) -> Any:
+        """diag(scale) H diag(scale) on the chosen weights, roughly, on the device."""
+        return _sum(part.rough_hessian(chosen, scale) for part in self.parts)
+
+
+def _sum(parts: Iterator[Any]) -> Any:
+    total = next(parts)
+    for part in parts:
+        total = total + part
+    return total
+
+
+def evaluate_all(forms: Sequence[Forms], p: Array, q: Array) -> SharedPoint:
+    """The dual function of all blocks at (p, q), both positive."""
+    return SharedPoint([evaluate(own, p, q) for own in forms])
 
 
 def evaluate(forms: Forms, p: Array, q: Array) -> MeanPoint:

@@ -1,4 +1,4 @@
-"""Newton's method for the least total variance, certified at every step.
+"""The least total variance for any map, by Newton's method, certified at every step.
 
 Maximising the bound F²/Σq is minimising the convex Σq − 2F(q) over q ≥ 0, where
 the optimum has u_i = 1 for cells with q_i > 0 and u_i ≤ 1 for the others. The
@@ -15,8 +15,8 @@ and the term vanishes at the optimum.
 
 The bound is nearer to the optimum than the noise by a square, because q maximises it.
 So the last step needs no decomposition: once the bound is near enough, the noise of the
-next point to first order is taken (`DualPoint.moved`). The first q is diag V^½, known from a
-factor with orthogonal rows. For any other, where neighbouring cells are alike, as along an
+next point to first order is taken (`CurvedPoint.moved`). The first q is diag V^½, known from
+factors with orthogonal rows. For any others, where neighbouring cells are alike, as along an
 ordered attribute, it comes from the problem with half as many cells.
 """
 
@@ -24,18 +24,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
+from typing import cast
 
 import numpy as np
 
 from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Deadline, Listener, Watch
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
-from leastnoise.solver.dual import DualNoise, DualPoint, evaluate
-from leastnoise.solver.pairs import PairColumns
+from leastnoise.solver.dual import CurvedPoint
+from leastnoise.solver.maps import Columns, Map
+from leastnoise.solver.optimum import Best, Optimum
 
 # Newton steps of one search, at most.
 MAX_STEPS = 200
@@ -78,20 +77,19 @@ _PATIENCE = 5
 # No first weight is below this share of the largest: a cell at zero would have to be revived.
 _LEAST_START = 1e-12
 
-# Neighbouring columns whose cosine is at least this are taken as one in the coarser problem.
-_ALIKE = 0.8
-
 # The gap to which the coarser problem is solved.
 _COARSE_TOL = 1e-3
 
-# Below this many cells in the coarser problem, solving the whole one at once is as fast.
-_LEAST_COARSE = 128
-
-# Directions of the coarser problem whose share of the strongest one's square is less are left out of it.
-_WEAK = 1e-8
-
-# The optimum of a few cells is sought first where k(k + 1) is at most this many times the cells.
+# The optimum of a few cells is sought first where noise is at most this many times half as many numbers.
 _FEW = 1.5
+
+# Steps q ← q ∘ u² with which maps other than columns begin, at most. Near the optimum a step multiplies
+# errors by 1 − 2λ with 0 ≤ λ ≤ ½, because P ≥ 0 and P q = u/2; higher powers overshot.
+_FIRST_STEPS = 30
+
+# The gap at which they end. Prefix sums over all pairs of 300 cells take 30 of them, each as long as two or
+# three products of a Newton step; from weights far from the optimum Newton's method may not get away.
+_FIRST_GAP = 3e-3
 
 # Steps q ← q ∘ u after which the few cells are chosen.
 _WARMING = 5
@@ -102,127 +100,44 @@ _ROUNDS = 20
 # The model is minimised with its constraints where it has at most this many entries.
 _MODEL_ENTRIES = 2**17
 
-# Rows whose products are below this share of the longest squared are orthogonal.
-_ORTHOGONAL = 1e-6
 
-
-@dataclass(frozen=True, eq=False)
-class Solution:
-    """The best noise found and the proof of how good it is.
-
-    Attributes:
-        root: β, (k, n): the strategy, scaled so that its largest column has norm 1.
-        q: the dual weights, (n,), which prove the lower bound.
-        achieved, lower_bound: total variance at profile 1, as the solver sees it.
-        has_converged: whether the gap asked for was reached.
-        ended: how the search ended; it may converge above that gap, where no step gains any more.
-    """
-
-    root: Array
-    q: Array
-    achieved: float
-    lower_bound: float
-    has_converged: bool
-    steps: int
-    seconds: float
-    ended: Ended
-    how: str = "Newton's method"
-
-    @property
-    def gap(self) -> float:
-        """achieved / lower_bound − 1."""
-        return self.achieved / self.lower_bound - 1
-
-
-def minimise_total_variance(
-    R: Any,
+def least_total(
+    cells: Map | Array,
     *,
     tol: float,
     time_limit: float | None = None,
     backend: str | Backend = "numpy",
     progress: Listener | None = None,
     start: Array | None = None,
-) -> Solution:
+) -> Optimum:
     """The noise of least total variance with privacy profile at most 1.
 
-    minimise trace(V X⁺) over strategies X = AᵀA with diag X ≤ 1, where V = RᵀR.
+    For one block of columns R: minimise trace(V X⁺) over strategies X = AᵀA with diag X ≤ 1, where V = RᵀR.
 
     Args:
-        R: (k, n), of rank k, every column nonzero; an array, or a matrix of the backend.
+        cells: a map; or R itself, (k, n), of rank k, every column nonzero, on the backend or not.
         tol: the relative gap at which to stop.
         time_limit: seconds after which the best so far is returned.
-        backend: the name of one, or one.
+        backend: of R, the name of one, or one; a map has its own.
         progress: called after every step.
-        start: weights q to begin with, (n,), as those of a similar problem; found from R unless given.
+        start: weights q to begin with, (n,), as those of a similar problem; found unless given.
     """
-    device = load_backend(backend) if isinstance(backend, str) else backend
     watch = Watch.starting(time_limit, progress)
-    return _solution(_minimise(device.matrix(R), device, tol, watch, start), device, tol, watch)
+    if hasattr(cells, "evaluate"):
+        mapped = cast(Map, cells)
+    else:
+        mapped = Columns([cells], load_backend(backend) if isinstance(backend, str) else backend)
+    return _minimise(mapped, tol, watch, start).optimum(tol, watch, mapped.backend)
 
 
-def minimise_over_pairs(
-    R: Array,
-    *,
-    tol: float,
-    time_limit: float | None = None,
-    backend: str = "numpy",
-    progress: Listener | None = None,
-) -> Solution:
-    """The noise of least total variance with profile at most 1 for all columns r_i and r_i − r_j.
-
-    The root of the solution is that of the cells alone, (k, n); its weights are those of the pairs, in the
-    order of `pairs`.
-    """
-    device = load_backend(backend)
-    watch = Watch.starting(time_limit, progress)
-    columns = PairColumns(device.matrix(R), device)
-    return _solution(_minimise(columns, device, tol, watch, columns.first_weights(watch)), device, tol, watch)
-
-
-def _solution(found: _Best, device: Backend, tol: float, watch: Watch) -> Solution:
-    root = device.numpy(found.noise.root)
-    root /= math.sqrt(float(found.noise.u.max()))
-    return Solution(
-        root=root,
-        q=found.q,
-        achieved=found.noise.achieved,
-        lower_bound=found.lower_bound,
-        has_converged=found.gap <= tol,
-        steps=found.steps,
-        seconds=watch.seconds,
-        ended=found.ended,
-    )
-
-
-@dataclass
-class _Best:
-    """The best of both sides so far."""
-
-    noise: DualNoise
-    q: Array
-    lower_bound: float
-    steps: int = 0
-    ended: Ended = "converged"
-
-    @property
-    def gap(self) -> float:
-        return self.noise.achieved / self.lower_bound - 1
-
-    def take(self, noise: DualNoise) -> None:
-        if noise.achieved < self.noise.achieved:
-            self.noise = noise
-
-    def take_bound(self, point: DualPoint) -> None:
-        if point.lower_bound > self.lower_bound:
-            self.q, self.lower_bound = point.q, point.lower_bound
-
-
-def _minimise(R: Any, device: Backend, tol: float, watch: Watch, start: Array | None = None) -> _Best:
-    """The best noise and weights for a matrix of the backend."""
+def _minimise(cells: Map, tol: float, watch: Watch, start: Array | None = None) -> Best:
+    """The best noise and weights for a map."""
     deadline = watch.deadline
-    q = _first_weights(R, device, deadline) if start is None else np.asarray(start, dtype=float)
-    point = _evaluate(R, np.maximum(q, _LEAST_START * q.max()), device)
-    best = _Best(point.noise, point.q, point.lower_bound)
+    q = _first_weights(cells, deadline) if start is None else np.asarray(start, dtype=float)
+    if not isinstance(cells, Columns):
+        q = _approached(cells, q, max(tol, _FIRST_GAP), deadline)
+    point = cells.evaluate(np.maximum(q, _LEAST_START * q.max()))
+    best = Best.starting(point)
     least_gap, previous, stalled, late = math.inf, math.inf, 0, 0
     while True:
         gap = best.gap
@@ -239,7 +154,7 @@ def _minimise(R: Any, device: Backend, tol: float, watch: Watch, start: Array | 
             return best
         if gap < _ROUNDING_GAP and (stalled >= _PATIENCE or late >= 4 * _PATIENCE):
             return best
-        following = _step(R, point, best, tol, deadline)
+        following = _step(cells, point, best, tol, deadline)
         if following is None:
             # A step that was cut short need not find what a whole one would.
             best.ended = deadline.ending
@@ -250,11 +165,7 @@ def _minimise(R: Any, device: Backend, tol: float, watch: Watch, start: Array | 
         best.take_bound(point)
 
 
-def _evaluate(R: Any, q: Array, device: Backend) -> DualPoint:
-    return R.evaluate(q) if isinstance(R, PairColumns) else evaluate(R, q, device)
-
-
-def _step(R: Any, point: DualPoint, best: _Best, tol: float, deadline: Deadline) -> DualPoint | None:
+def _step(cells: Map, point: CurvedPoint, best: Best, tol: float, deadline: Deadline) -> CurvedPoint | None:
     """The next point, with a bound no worse, or None where rounding leaves none.
 
     The same point, if its first-order neighbour already closed the gap.
@@ -264,7 +175,7 @@ def _step(R: Any, point: DualPoint, best: _Best, tol: float, deadline: Deadline)
     direction = _newton_direction(point, r, curvature, _forcing(best.gap, tol), deadline)
     # A few roundings below counts as no worse: at the end only u still moves. The
     # weakest direction of T is rounded beside the strongest, which magnifies them.
-    slack = min(max(1e-13, 1e-15 * float(point.d.max() / point.d.min())), 1e-10)
+    slack = min(max(1e-13, 1e-15 * point.spread), 1e-10)
     floor = point.lower_bound * (1 - slack)
     # What the quadratic model promises of the full step. A trial that keeps a tenth of its
     # share is taken at once; otherwise the best of all.
@@ -277,10 +188,10 @@ def _step(R: Any, point: DualPoint, best: _Best, tol: float, deadline: Deadline)
             best.take(noise)
             if best.gap <= tol:
                 return point
-    following: DualPoint | None = None
+    following: CurvedPoint | None = None
     trial: Array | None = first
     while trial is not None:
-        candidate = _evaluate(R, np.maximum(trial, _LEAST_ROOT * trial.max()) ** 2, point.backend)
+        candidate = cells.evaluate(np.maximum(trial, _LEAST_ROOT * trial.max()) ** 2)
         if following is None or candidate.lower_bound > following.lower_bound:
             following = candidate
         if following.lower_bound >= floor + 0.1 * share * promised or deadline.is_past:
@@ -294,7 +205,9 @@ def _forcing(gap: float, tol: float) -> float:
     return max(min(_FORCING, gap), 0.1 * tol / gap)
 
 
-def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> Iterator[tuple[Array, float]]:
+def _trials(
+    point: CurvedPoint, r: Array, direction: Array, curvature: Array
+) -> Iterator[tuple[Array, float]]:
     """Values of r to try in turn, each with its share of the full Newton step."""
     # In r, a cell sent to zero would stay there. One whose constraint is violated
     # gets back a share of the weight that would settle it if it were alone.
@@ -316,7 +229,7 @@ def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> I
     straight = np.sqrt(np.maximum(point.q + change / reach, _LEAST_FACTOR**2 * point.q))
     trials = [*zip(stepped, _LENGTHS, strict=True), (straight, 1 / reach)]
     # Products are cheap where directions are few, so the model in q is asked what to try first.
-    if len(point.d) * (len(point.d) + 1) <= 4 * heavy.sum():
+    if point.n_numbers <= 2 * heavy.sum():
         trials += _towards_model_optimum(point)
         gains = [_model_gain(point, trial) for trial, _ in trials]
         yield from (trials[i] for i in np.argsort(-np.array(gains), kind="stable"))
@@ -330,7 +243,7 @@ def _trials(point: DualPoint, r: Array, direction: Array, curvature: Array) -> I
     yield r * np.sqrt(point.u), 1.0
 
 
-def _towards_model_optimum(point: DualPoint) -> list[tuple[Array, float]]:
+def _towards_model_optimum(point: CurvedPoint) -> list[tuple[Array, float]]:
     """Values of r on the way to the best q of the model, each with its share of it; none if too dear."""
     best = _model_optimum(point)
     if best is None:
@@ -339,22 +252,20 @@ def _towards_model_optimum(point: DualPoint) -> list[tuple[Array, float]]:
     return [(np.sqrt(np.maximum(point.q + t * (best - point.q), floor)), t) for t in _LENGTHS]
 
 
-def _model_optimum(point: DualPoint) -> Array | None:
+def _model_optimum(point: CurvedPoint) -> Array | None:
     """The q ≥ 0 at which the quadratic model in q is least, or None where that is too much work.
 
-    P = GᵀG with a row β_a ∘ β_b / √(d_a + d_b) of G for every pair a, b. F has degree ½ in q, so
-    u = 2 P q, and up to a constant the model Σq' − 2F is ½‖G q' − 3 G q‖² + Σq'. With (Σq')²/(2F)
-    for the last term, of the same slope at q, this is a problem of least squares.
+    P = GᵀG, and F has degree ½ in q, so u = 2 P q, and up to a constant the model Σq' − 2F is
+    ½‖G q' − 3 G q‖² + Σq'. With (Σq')²/(2F) for the last term, of the same slope at q, this is a problem of
+    least squares.
     """
     from scipy.optimize import nnls
 
-    k, n = len(point.d), len(point.q)
-    if k * (k + 1) // 2 * n > _MODEL_ENTRIES:
+    n = len(point.q)
+    own = None if point.n_numbers * n > _MODEL_ENTRIES else point.hessian_root()
+    if own is None:
         return None
-    beta = point.columns()
-    a, b = np.triu_indices(k)
-    both = np.sqrt(np.where(a == b, 1, 2) / (point.d[a] + point.d[b]))
-    G = np.vstack([beta[a] * beta[b] * both[:, None], np.full((1, n), 1 / math.sqrt(point.F))])
+    G = np.vstack([own, np.full((1, n), 1 / math.sqrt(point.F))])
     target = 3 * (G @ point.q)
     target[-1] = 0
     try:
@@ -363,14 +274,14 @@ def _model_optimum(point: DualPoint) -> Array | None:
         return None
 
 
-def _model_gain(point: DualPoint, r: Array) -> float:
+def _model_gain(point: CurvedPoint, r: Array) -> float:
     """What the quadratic model in q promises of going to √q = r."""
     change = r**2 - point.q
     return float((point.u - 1 - 0.5 * point.hessian_product(change)) @ change)
 
 
 def _newton_direction(
-    point: DualPoint, r: Array, curvature: Array, forcing: float, deadline: Deadline
+    point: CurvedPoint, r: Array, curvature: Array, forcing: float, deadline: Deadline
 ) -> Array:
     """The solution of (4 rPr + 2 max(1 − u, 0)) x = −2 r (1 − u), by conjugate gradients."""
     damping = 2 * np.maximum(1 - point.u, 0)
@@ -389,106 +300,61 @@ def _newton_direction(
 # Where to begin ------------------------------------------------------------------------------
 
 
-def _first_weights(R: Any, device: Backend, deadline: Deadline) -> Array:
+def _first_weights(cells: Map, deadline: Deadline) -> Array:
     """Weights near the optimum.
 
-    diag V^½, known at once from orthogonal rows. Where it is not and cells are in order,
-    the optimum of a coarser problem; where directions are few, that of a few cells.
+    Of columns in order, the optimum of a coarser problem; where directions are few, that of a few cells.
     """
-    k, n = R.shape
-    lengths = device.numpy((R**2).sum(1))
-    is_orthogonal = _has_orthogonal_rows(R, lengths, device)
-    halves = None if is_orthogonal else _halves(R, device)
+    if not isinstance(cells, Columns):
+        return cells.first_weights()
+    halves = cells.halves()
     if halves is not None:
-        first, last = halves
-        merged = (R[:, device.index(first)] + R[:, device.index(last)]) / 2
-        coarse = _strong_directions(merged, device)
-        return _refined(_minimise(coarse, device, _COARSE_TOL, Watch(deadline)).q, first, last)
-    if is_orthogonal:
-        q = _root_diagonal(R, lengths, device)
-    else:
-        squares, U = device.eigh(R @ R.T, may_overwrite=True)
-        q = _root_diagonal(U.T @ R, device.numpy(squares), device)
-    return _weights_of_few(R, q, device, deadline) if k * (k + 1) <= _FEW * n else q
+        return _refined(_minimise(cells.merged(*halves), _COARSE_TOL, Watch(deadline)).q, *halves)
+    q = cells.first_weights()
+    return _weights_of_few(cells, q, deadline) if 2 * cells.n_numbers <= _FEW * cells.n else q
 
 
-def _strong_directions(R: Any, device: Backend) -> Any:
-    """Rows with the Gram matrix of R but for weak directions, of which merging cells leaves many.
+def _approached(cells: Map, q: Array, tol: float, deadline: Deadline) -> Array:
+    """Weights nearer to the optimum, by steps that need one evaluation each."""
+    achieved, bound = math.inf, 0.0
+    for _ in range(_FIRST_STEPS):
+        point = cells.evaluate(q)
+        achieved, bound = min(achieved, point.achieved), max(bound, point.lower_bound)
+        if achieved <= (1 + tol) * bound or deadline.is_past:
+            break
+        q = point.q * point.u**2
+    return q
 
-    The weights of a coarser problem need no more digits, and without them decompositions that are careful
-    with weak directions are not needed: 1,024 ranges over 2,048 cells took seven times as long with them.
-    """
-    if R.shape[0] > R.shape[1]:
-        R = device.triangle(R)
-    squares, U = device.eigh(R @ R.T, may_overwrite=True)
-    values = device.numpy(squares)
-    return U[:, device.index(values > _WEAK * values[-1])].T @ R
 
-
-def _weights_of_few(R: Any, q: Array, device: Backend, deadline: Deadline) -> Array:
+def _weights_of_few(cells: Columns, q: Array, deadline: Deadline) -> Array:
     """Weights of the few cells that matter, for others zero.
 
     k(k + 1)/2 cells can carry the optimum. Many more leave the Hessian singular, and Newton's
     method empties them one by one: 3 random queries over 200 cells took up to 228
     decompositions. So cells that ask for weight are taken, and more where a constraint is violated.
     """
-    k, n = R.shape
+    k = sum(len(R) for R in cells.blocks)
     for _ in range(_WARMING):
-        point = evaluate(R, q, device)
+        point = cells.evaluate(q)
         q = point.q * point.u
     # Half of those that could matter, or a few more of each direction.
-    size = max(4 * k, k * (k + 1) // 4)
+    size = max(4 * k, cells.n_numbers // 2)
     # These alone tell all directions apart.
-    spanning = device.pivots(R)
-    chosen = np.zeros(n, dtype=bool)
-    chosen[spanning] = True
+    chosen = np.zeros(cells.n, dtype=bool)
+    chosen[cells.spanning] = True
     chosen[np.argsort(-q)[:size]] = True
     for _ in range(_ROUNDS):
         index = np.flatnonzero(chosen)
-        found = _minimise(R[:, device.index(index)], device, _COARSE_TOL, Watch(deadline), start=q[index])
-        q = np.zeros(n)
+        found = _minimise(cells.take(index), _COARSE_TOL, Watch(deadline), start=q[index])
+        q = np.zeros(cells.n)
         q[index] = found.q
-        point = evaluate(R, q, device)
+        point = cells.evaluate(q)
         if point.u.max() <= 1 + _COARSE_TOL or deadline.is_past:
             break
         chosen = q > _HEAVY * q.sum()
-        chosen[spanning] = True
+        chosen[cells.spanning] = True
         chosen[np.argsort(-point.u)[:size]] = True
     return q
-
-
-def _has_orthogonal_rows(R: Any, lengths: Array, device: Backend) -> bool:
-    """Whether R Rᵀ is diagonal, by its product with one vector of signs.
-
-    A wrong answer, which would take entries that cancel, only means worse weights to begin with.
-    """
-    signs = np.where(np.random.default_rng(0).random(len(lengths)) < 0.5, -1.0, 1.0)
-    image = device.numpy(R @ (device.matrix(signs) @ R))
-    return bool(np.abs(image - lengths * signs).max() <= _ORTHOGONAL * lengths.max())
-
-
-def _root_diagonal(R: Any, squares: Array, device: Backend) -> Array:
-    """The diagonal of V^½ = Rᵀ (R Rᵀ)^{−½} R for orthogonal rows of these squared lengths."""
-    lengths = np.sqrt(np.maximum(squares, np.finfo(float).tiny))
-    return device.numpy((R**2 / device.matrix(lengths)[:, None]).sum(0))
-
-
-def _halves(R: Any, device: Backend) -> tuple[Array, Array] | None:
-    """First and last cell of each group of one or two alike neighbours; None if they are few."""
-    n = R.shape[1]
-    if n < 2 * _LEAST_COARSE:
-        return None
-    norms = device.numpy((R**2).sum(0)) ** 0.5
-    cosines = device.numpy((R[:, 1:] * R[:, :-1]).sum(0)) / (norms[1:] * norms[:-1])
-    first = []
-    last = []
-    i = 0
-    while i < n:
-        j = i + 1 if i + 1 < n and cosines[i] >= _ALIKE else i
-        first.append(i)
-        last.append(j)
-        i = j + 1
-    return (np.array(first), np.array(last)) if len(first) <= 0.7 * n else None
 
 
 def _refined(q: Array, first: Array, last: Array) -> Array:

@@ -1,4 +1,4 @@
-"""The optimum where all attributes but one are asked value by value: a matrix over that axis for each block.
+"""The least largest variance where all attributes but one are asked value by value, for very many rows.
 
 Nothing changes when the values of the other attributes are renamed, so the optimum is diagonal in their
 residuals: a precision matrix X_s over the values t of the one axis for every set s of other attributes. A row
@@ -10,13 +10,13 @@ is
 
 and X_s = Q^-½ S_s Q^-½ / N costs d_t / N, d_t = Σ_s (S_s)_tt / q_t, where Σ_t q_t d_t = N. So q is the
 optimum where d is constant, and the gap is max d / N − 1. For the least largest share of caps c the weights p
-with Σ p c = 1 must also make v_j/c_j constant on the queries that have one. The maps
+with Σ p c = 1 must also make v_j/c_j constant on the queries that have one. The map
 
-    q ← q (d/N)²  for given p,      q ← q d/N,  p ← p v/(c N²)  for both                                 (2)
+    q ← q d/N,  p ← p v/(c N²)                                                                           (2)
 
-rise in the dual; along fixed directions of a diagonal problem they are Newton's steps. Anderson's
-acceleration of (2), in logarithms, takes some tens of steps to a gap of 1e-7; a step that lowers the dual is
-replaced by a plain one.
+rises in the dual; along fixed directions of a diagonal problem it is Newton's step. Anderson's acceleration
+of (2), in logarithms, takes some tens of steps to a gap of 1e-7; a step that lowers the dual is replaced by a
+plain one. `capped` reaches smaller gaps, and is quicker up to a thousand rows and values.
 
 Reference:
     Denisov, McMahan, Rush, Smith and Thakurta (2022), for the fixed point of one block.
@@ -59,18 +59,14 @@ class OneAxisPoint:
 
     Attributes:
         q: weights of the values, (T,), of sum 1.
-        p: weights of the rows of every product, of Σ p c = 1; as they were given for a total.
-        roots: for every block rows R_s with R_sᵀR_s = X_s, (T, T), the costs of values at most 1.
-        achieved: the total variance, or the largest share of a cap.
-        bound: what no X_s can undercut.
+        p: weights of the rows of every product, of Σ p c = 1.
+        roots: for every block rows R_s with R_sᵀR_s = X_s, (rows, T), the costs of values at most 1.
         steps: how many were taken.
     """
 
     q: Array
     p: list[Array]
-    roots: Array
-    achieved: float
-    bound: float
+    roots: Sequence[Array]
     steps: int
     ended: Ended
 
@@ -153,23 +149,6 @@ class _Step:
     @property
     def gap(self) -> float:
         return self.achieved / self.bound - 1
-
-
-def least_total_over_one_axis(
-    problem: OneAxisProblem, weights: Array, *, tol: float, watch: Watch
-) -> OneAxisPoint:
-    """X_s with the least Σ_j w_j v_j over all queries, weights (products,), and its proof."""
-    used = np.flatnonzero(problem.used)
-    p = [np.full(len(W), weight) for W, weight in zip(problem.rows, weights.tolist(), strict=True)]
-    H = problem.matrices(p)[:, used][:, :, used]
-
-    def at(x: Array) -> _Step:
-        found = _evaluated(H, _normalised(x))
-        over = found.d / found.N
-        return _Step(x, found.N**2, found.N**2 * float(over.max()), x + 2 * _logs(over), found)
-
-    best, steps, ended = _climb(at, np.zeros(len(used)), tol, watch)
-    return _point(problem, best, used, p, steps, ended)
 
 
 def least_largest_over_one_axis(
@@ -256,4 +235,4 @@ def _point(
     roots[:, :, used] = found.roots(float(found.d.max()))
     q = np.zeros(T)
     q[used] = found.q
-    return OneAxisPoint(q, p, roots, best.achieved, best.bound, steps, ended)
+    return OneAxisPoint(q, p, list(roots), steps, ended)

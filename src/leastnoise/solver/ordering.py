@@ -60,12 +60,12 @@ def refined_profile(
     endings: list[Ended] = []
     p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
     while L.shape[1] > 0:
-        problem = LeastProfile(_forms(L, B, device), caps, offsets[cells])
+        problem = LeastProfile([_forms(L, B, device)], caps, offsets[cells])
         path = _level(problem, p, q, run)
         first = first or path
-        point = path.nearest.mean
+        (point,) = path.nearest.mean.parts
         # Scaled so that every variance keeps its cap.
-        root = math.sqrt(problem.excess(point))
+        root = math.sqrt(problem.excess(path.nearest.mean))
         alpha = device.numpy(point.alpha.columns(np.arange(len(L)))) / root
         beta = point.beta * root
         endings.append("deadline" if run.is_late else path.ended)
@@ -87,7 +87,7 @@ def refined_profile(
         p, q = np.ones(len(L)), np.ones(len(cells))
     assert first is not None
     return CappedSolution(
-        strategy=np.vstack(settled),
+        roots=[np.vstack(settled)],
         p=first.proof.mean.p,
         q=first.proof.mean.q,
         achieved=float(offsets.max()),

@@ -14,26 +14,14 @@ one number per pair of tables: some passes over the cells, where B itself would 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
 from itertools import combinations
 
 import numpy as np
 
-from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.backend import NUMPY, Backend
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
-from leastnoise.solver.descent import StopDescent, minimise_smooth
-from leastnoise.solver.product_weights import BothSides
-
-# Of the largest eigenvalue of (1), what is taken as nothing.
-_LEAST_EIGENVALUE = 1e-15
-
-# Of equal shares, what a cell starts with at least: q = z² does not leave zero.
-_LEAST_SHARE = 1e-2
-
-# A step that gains a smaller share of the value is rounding.
-_STEP_TOL = 1e-15
+from leastnoise.solver.dual import DualPoint, quadratic_point
 
 
 def axis_directions(size: int) -> Array:
@@ -157,63 +145,35 @@ def _pairs(
     return [(one, other) for one in numbered for other in numbered[one[0] :]]
 
 
-@dataclass(frozen=True, eq=False)
-class TableNoise:
-    """The noise found.
-
-    Attributes:
-        root: A on B, (rank of V, K), with Y = AᵀA and max u = 1.
-        q: the weights of the cells that prove most, Σq = 1.
-        achieved, lower_bound: the total, and (1).
-    """
-
-    root: Array
-    q: Array
-    achieved: float
-    lower_bound: float
-    steps: int
-    ended: Ended
-
-
-def least_total_of_tables(
-    tables: CrossedTables,
-    R: Array,
-    *,
-    tol: float,
-    deadline: Deadline = NEVER,
-    told: Callable[[float], None] = lambda gap: None,
-) -> TableNoise:
-    """Y of least total variance, to a relative gap.
+class CrossedColumns:
+    """The map of (1): one block R M Rᵀ of the columns R b_i, which passes over the tables stand for.
 
     Args:
-        R: (rank, K), RᵀR = V.
-        told: called with the gap after every evaluation.
+        rows: R, (rank of V, K), RᵀR = V.
     """
-    from scipy import linalg
 
-    best, steps = BothSides(), 0
+    backend: Backend = NUMPY
 
-    def value(z: Array) -> tuple[float, Array]:
-        nonlocal steps
-        root = z.reshape(tables.sizes)
-        q = root * root
-        total = float(q.sum())
-        T = R @ tables.weighted(q) @ R.T
-        eigenvalues, E = linalg.eigh((T + T.T) / 2, check_finite=False, driver="evd", overwrite_a=True)
-        eigenvalues = np.maximum(eigenvalues, _LEAST_EIGENVALUE * eigenvalues[-1])
-        F = float(np.sqrt(eigenvalues).sum())
-        A = (E / eigenvalues**0.25).T @ R
-        u = tables.profile(A.T @ A)
-        worst = float(u.max())
-        best.keep_weights(F * worst, lambda: A / math.sqrt(worst))
-        best.keep_dual(F * F / total, lambda: q / total)
-        steps += 1
-        told(best.achieved / best.lower_bound - 1)
-        if best.are_within(tol):
-            raise StopDescent
-        return -2 * math.log(F) + math.log(total), (2 * root * (1 / total - u / F)).reshape(-1)
+    def __init__(self, tables: CrossedTables, rows: Array) -> None:
+        self.tables, self.root = tables, rows
 
-    n = math.prod(tables.sizes)
-    found = minimise_smooth(value, np.full(n, n**-0.5), tol=_STEP_TOL, n_pairs=20, deadline=deadline)
-    ended: Ended = "converged" if best.are_within(tol) else found.ended
-    return TableNoise(best.weights, best.dual, best.achieved, best.lower_bound, steps, ended)
+    @property
+    def n(self) -> int:
+        """How many cells there are."""
+        return math.prod(self.tables.sizes)
+
+    def evaluate(self, q: Array) -> DualPoint:
+        """The dual function at q."""
+        return quadratic_point(self, q)
+
+    def gram(self, q: Array) -> Array:
+        """R M Rᵀ."""
+        return np.asarray(self.root @ self.tables.weighted(q.reshape(self.tables.sizes)) @ self.root.T)
+
+    def adjoint(self, Y: Array) -> Array:
+        """b_iᵀ Rᵀ Y R b_i for every cell."""
+        return self.tables.profile(self.root.T @ (Y @ self.root)).reshape(-1)
+
+    def rotated(self, M: Array) -> CrossedColumns:
+        """The same with M R for R."""
+        return CrossedColumns(self.tables, M @ self.root)

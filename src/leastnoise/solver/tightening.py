@@ -9,10 +9,13 @@ R to (I + E/2) R, and so
 
 Sought is E = −Σ_c s_c x_c h_c h_cᵀ over the constraints with weights, s = 1 for queries and −1 for columns,
 that takes away what they deviate from 1 by: a symmetric system (s_c s_d (h_cᵀ h_d)²) x = deviation.
-Corrections need few digits, so that they are as exact as the lengths are.
+Corrections need few digits, so that they are as exact as the lengths are. What is measured in several blocks
+has an R and an E for each, and squared lengths that are sums over them; x is one for all.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -36,39 +39,43 @@ _BELOW = 4e-15
 _LARGEST = 1e-3
 
 
-def tightened(R: Array, queries: Array, columns: Array, weights: Array, share: float) -> Array | None:
-    """R moved so that constraints with weights hold with equality; None where they are too far from it.
+def tightened(
+    roots: Sequence[Array], queries: Sequence[Array], columns: Sequence[Array], weights: Array, share: float
+) -> list[Array] | None:
+    """Roots moved so that constraints with weights hold with equality; None where they are too far from it.
 
     Args:
-        R: a root of the covariance, (k, k).
-        queries: l_j/√c_j, (k, m), whose variances are to be at most 1.
-        columns: R^{−T} b_i, (k, n), of length at most 1.
+        roots: of the covariance of every block, (k, k).
+        queries: l_j/√c_j in every block, (k, m), whose variances are to be at most 1 together.
+        columns: R^{−T} b_i in every block, (k, n), of length at most 1 together.
         weights: of queries and columns, (m + n,).
         share: of the largest weight, what a constraint needs to take part.
     """
     from scipy import linalg
 
-    k, m = queries.shape
+    m = queries[0].shape[1]
     counts = np.flatnonzero(weights >= share * weights.max(initial=0))
     signs = np.where(counts < m, 1.0, -1.0)
-    h = np.hstack([R @ queries, columns])
+    moved = list(roots)
+    sides = [np.hstack([R @ own, beta]) for R, own, beta in zip(roots, queries, columns, strict=True)]
     for _ in range(_TURNS):
-        own = h[:, counts]
-        deviation = (own**2).sum(axis=0) - (1 - _BELOW)
+        chosen = [h[:, counts] for h in sides]
+        deviation = np.asarray(sum((own**2).sum(axis=0) for own in chosen)) - (1 - _BELOW)
         if np.abs(deviation).max(initial=0) <= _BELOW:
             break
-        system = np.outer(signs, signs) * (own.T @ own) ** 2
+        system = np.outer(signs, signs) * sum((own.T @ own) ** 2 for own in chosen)
         values, vectors = linalg.eigh(system)
         is_strong = values > _WEAK * values[-1]
         x = vectors[:, is_strong] @ ((vectors[:, is_strong].T @ deviation) / values[is_strong])
-        E = -(own * (signs * x)) @ own.T
-        if not np.abs(E).max(initial=0) <= _LARGEST:
-            return None
-        half = np.eye(k) + E / 2
-        R = half @ R
-        h[:, :m] = half @ h[:, :m]
-        try:
-            h[:, m:] = linalg.solve(half, h[:, m:], assume_a="sym")
-        except linalg.LinAlgError:
-            return None
-    return R
+        for number, (own, h) in enumerate(zip(chosen, sides, strict=True)):
+            E = -(own * (signs * x)) @ own.T
+            if not np.abs(E).max(initial=0) <= _LARGEST:
+                return None
+            half = np.eye(len(h)) + E / 2
+            moved[number] = half @ moved[number]
+            h[:, :m] = half @ h[:, :m]
+            try:
+                h[:, m:] = linalg.solve(half, h[:, m:], assume_a="sym")
+            except linalg.LinAlgError:
+                return None
+    return moved

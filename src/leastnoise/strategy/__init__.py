@@ -39,6 +39,7 @@ A module imports only modules that stand above it here:
     structured      blocks of products, for domains that no matrix holds
     joint_rows      products of rows over the axes, each with a multiplier of its own
     joint_proposal  the same from real rows and weights
+    over_classes    any of these over classes of cells that no query tells apart
     changing_records  what records that change, and people who come back, shift over all periods
 """
 
@@ -67,6 +68,7 @@ from leastnoise.strategy.measured import (
     MeasuredPart,
     Spread,
 )
+from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked
 from leastnoise.strategy.rounding import (
@@ -105,6 +107,7 @@ __all__ = [
     "KnownTotal",
     "Measured",
     "MeasuredPart",
+    "OverClasses",
     "ProductBlock",
     "ProductGram",
     "Proposal",

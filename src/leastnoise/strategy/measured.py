@@ -29,7 +29,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy import Neighbours, Noise
-from leastnoise.query import InventedRecords, Schema, Workload, periods_of_cells
+from leastnoise.query import CellClasses, InventedRecords, Schema, Workload, periods_of_cells
 from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.periods import axis_of_time, last_columns
 from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
@@ -42,8 +42,8 @@ MAX_DENSE_STRATEGY = 10**7
 MAX_LISTED = 2**20
 
 # Counts of records for each combination of values of the attributes named, a table for each tuple of
-# names; None asks for one table, of all cells.
-CountTables = Callable[[Sequence[tuple[str, ...]] | None], Sequence[Array]]
+# names; None asks for one table, of all cells; classes of cells ask for one table, of the classes.
+CountTables = Callable[[Sequence[tuple[str, ...]] | CellClasses | None], Sequence[Array]]
 
 
 @dataclass(frozen=True)

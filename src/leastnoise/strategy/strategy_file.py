@@ -13,12 +13,13 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.query import Workload
+from leastnoise.query import Workload, classes_of
 from leastnoise.strategy.combined_rows import CombinedProposal, combined_rows
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.joint_proposal import JointProposal
 from leastnoise.strategy.joint_rows import joint_rows_from_parts
 from leastnoise.strategy.measured import Measured
+from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.query_rows import QueryProposal, query_rows_from_plain
 from leastnoise.strategy.rounding import RealStrategy
 from leastnoise.strategy.structured.construction import BlockProposal, structured_from_parts
@@ -54,6 +55,16 @@ def strategy_from_parts(
         return Strategy(exact.from_limbs(rows), **how)
     structure = content["structure"]
     kind = structure.get("kind") if isinstance(structure, dict) else None
+    if kind == "classes":
+        found = classes_of(workload)
+        classes = None if found is None else found.in_order_of(arrays["classes"])
+        reduced = None if classes is None else classes.reduced(workload)
+        if classes is None or reduced is None:
+            raise DesignError(
+                "the file holds classes of cells that are not those of its queries", field="strategy"
+            )
+        inner = {"structure": structure["inner"]} if structure["inner"] else {}
+        return OverClasses(strategy_from_parts(inner, arrays, reduced, **how), classes)
     if kind == "combined":
         return _combined_from_parts(arrays, workload, how)
     if kind == "queries":

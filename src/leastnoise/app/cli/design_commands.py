@@ -22,13 +22,13 @@ from leastnoise.app.cli.outputs import (
     check_outputs,
 )
 from leastnoise.app.cli.plan_cache import NoCache, keep_plan, kept_plan
-from leastnoise.app.cli.terminal import console, designing, say, spinner
+from leastnoise.app.cli.terminal import console, designing, say, spinner, warn
 from leastnoise.app.specification import Spec, load_spec
 from leastnoise.core.errors import InputError
 from leastnoise.core.printable import printable
 from leastnoise.core.progress import gap_to_text
 from leastnoise.core.whole_file import check_replaceable
-from leastnoise.planning import Plan, all_methods, load_plan
+from leastnoise.planning import Plan, all_methods, gap_warning, load_plan
 from leastnoise.report import (
     Drivers,
     PlansSideBySide,
@@ -48,6 +48,13 @@ SpecFile = Annotated[Path, typer.Argument(help="a TOML file with schema, privacy
 TimeLimit = Annotated[
     float | None, typer.Option(help="stop after this many seconds with the best plan found")
 ]
+AcceptGap = Annotated[
+    float | None,
+    typer.Option(
+        "--accept-gap",
+        help="the gap to the proven optimum above which a plan is warned of; 0.05 by default",
+    ),
+]
 # Seconds for designing changes again, unless given: as long as people wait at a terminal.
 _PATIENCE = 60.0
 
@@ -56,6 +63,7 @@ def design(
     spec: SpecFile,
     out: Annotated[Path | None, typer.Option("--out", "-o", help="where to save the plan")] = None,
     time_limit: TimeLimit = None,
+    accept_gap: AcceptGap = None,
     no_cache: NoCache = False,
     force: Force = False,
 ) -> Facts:
@@ -67,9 +75,17 @@ def design(
     plan = designed(asked, time_limit, cache=not no_cache)
     plan.save(target)
     say(plan)
+    warn_of_gap(plan, asked.accept_gap if accept_gap is None else accept_gap)
     say(f"\nwrote {target}")
     _say_approval(plan, asked)
     return {"file": target, "plan": plan_facts(plan), "approval": approval_digest(plan, asked)}
+
+
+def warn_of_gap(plan: Plan, accepted: float) -> None:
+    """Warn of a plan that may be further from the least possible noise than is accepted."""
+    gap = gap_warning(plan, accepted)
+    if gap is not None:
+        warn(f"{gap}; --accept-gap sets how much that is")
 
 
 def _say_approval(plan: Plan, asked: Spec) -> None:

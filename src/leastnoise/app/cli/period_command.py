@@ -13,7 +13,7 @@ from typing import Annotated, Any
 
 import typer
 
-from leastnoise.app.cli.design_commands import designed
+from leastnoise.app.cli.design_commands import designed, warn_of_gap
 from leastnoise.app.cli.facts import release_facts
 from leastnoise.app.cli.invocation import Facts
 from leastnoise.app.cli.outputs import outputs_of, save, say_warnings, say_where
@@ -154,6 +154,7 @@ def _stream(
     if entry is None or not entry.is_stored:
         # One that was stopped after paying and before storing its plan is completed.
         plan = designed(asked, time_limit, cache=cache)
+        warn_of_gap(plan, asked.accept_gap)
         say(f"opening stream {stream_id}: all {len(plan.workload.labels):,} counts are paid for now")
         if records != _UNCHANGED:
             say(f"{stream_price(plan, **records)}")

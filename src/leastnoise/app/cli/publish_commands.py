@@ -16,7 +16,7 @@ import leastnoise
 from leastnoise.app.cli.approval import Approved, SavedPlan, check_approved
 from leastnoise.app.cli.check_command import similar_columns
 from leastnoise.app.cli.data_option import DataFile, TableSource, files_read, table_source
-from leastnoise.app.cli.design_commands import SpecFile, TimeLimit, designed
+from leastnoise.app.cli.design_commands import AcceptGap, SpecFile, TimeLimit, designed
 from leastnoise.app.cli.facts import release_facts
 from leastnoise.app.cli.into_folder import (
     Into,
@@ -55,6 +55,7 @@ from leastnoise.core.errors import (
     DataError,
     DataUnavailableError,
     InputError,
+    LargeGap,
     PlanFileError,
     StoringDelayed,
     UnrecordedSpending,
@@ -109,6 +110,7 @@ def publish(
     not_counted: NotCounted = None,
     most_not_counted: MostNotCounted = None,
     time_limit: TimeLimit = None,
+    accept_gap: AcceptGap = None,
     period: Period = None,
     skip: Skip = False,
     revisions: Revisions = None,
@@ -121,7 +123,7 @@ def publish(
 ) -> Facts:
     """Design, measure and write the answers."""
     asked = load_spec(spec)
-    asked = _with_options(asked, person, not_counted, most_not_counted)
+    asked = _with_options(asked, person, not_counted, most_not_counted, accept_gap)
     rest = _rest(asked)
     _check_one_period(asked, period, dossier, revisions, returns, plan or approved)
     fixed = _plan_fixed(asked, plan, approved, time_limit, cache=not no_cache)
@@ -150,7 +152,6 @@ def publish(
         )
     outputs = _outputs(spec, source, out, force, asked.workload.shape[0], ledger, release_id, dossier)
     payer = payment(ledger, release_id, same_table_as, table)
-    # What is stored needs no table.
     result = payer.stored_for(asked) or _designed_and_measured(
         asked, opened(), payer, time_limit, rest, fixed, not no_cache
     )
@@ -191,11 +192,15 @@ def _designed_and_measured(
     plan = designed(asked, time_limit, cache=cache) if fixed is None else fixed
     if asked.presentation is not None:
         asked.presentation.check(plan)
-    return _measure(plan, table, payer, rest, into)
+    return _measure(plan, table, payer, {**rest, "accept_gap": asked.accept_gap}, into)
 
 
 def _with_options(
-    asked: Spec, person: str | None, not_counted: bool | None, most_not_counted: float | None
+    asked: Spec,
+    person: str | None,
+    not_counted: bool | None,
+    most_not_counted: float | None,
+    accept_gap: float | None,
 ) -> Spec:
     """What is asked: the specification, and what options say in its place.
 
@@ -206,6 +211,8 @@ def _with_options(
     rest = rest if most_not_counted is None else replace(rest, most=most_not_counted)
     if rest != asked.not_counted:
         asked = replace(asked, not_counted=rest)
+    if accept_gap is not None:
+        asked = replace(asked, design={**asked.design, "accept_gap": accept_gap})
     if person in (None, asked.person):
         return asked
     return replace(asked, person=person, person_unknown=())
@@ -279,6 +286,7 @@ def measure(
     table: TableLabel = None,
     not_counted: NotCounted = None,
     most_not_counted: MostNotCounted = None,
+    accept_gap: AcceptGap = None,
     approved: Approved = None,
     force: Force = False,
 ) -> Facts:
@@ -290,18 +298,14 @@ def measure(
         raise InputError(
             "a plan without a schema is measured on counts, in Python; a table needs a schema", field="plan"
         )
+    format = FileFormat(separator, quote or None, encoding, sheet)
+    unknown = tuple(person_unknown or ())
     asked = _with_options(
-        Spec(
-            schema,
-            (),
-            None,
-            person=person,
-            person_unknown=tuple(person_unknown or ()),
-            format=FileFormat(separator, quote or None, encoding, sheet),
-        ),
+        Spec(schema, (), None, person=person, person_unknown=unknown, format=format),
         None,
         not_counted,
         most_not_counted,
+        accept_gap,
     )
     check_approved(chosen, asked, approved)
     source = table_source(data)
@@ -316,7 +320,7 @@ def measure(
             raise
         result = stored
     else:
-        result = _measure(chosen, table_of, payer, _rest(asked))
+        result = _measure(chosen, table_of, payer, {**_rest(asked), "accept_gap": asked.accept_gap})
     save(result, outputs)
     say_warnings(result)
     say_where(outputs)
@@ -340,7 +344,7 @@ def _refuse_periods(chosen: Plan, path: Path) -> None:
 def _measure(
     plan: Plan, table: Data, payer: Payment, rest: Mapping[str, Any], into: Path | None = None
 ) -> Release:
-    """The release; ``rest`` is what `measure` is told about records that match no declared value."""
+    """The release; ``rest`` is what else `measure` is told, such as about records of no declared value."""
     payer.check_plan(plan)
     known = payer.known_ids
     try:
@@ -474,7 +478,7 @@ def _measuring() -> Iterator[Callable[[str], None]]:
         record = warnings.showwarning
 
         def show(message: Any, category: type[Warning], *where: Any, **options: Any) -> None:
-            if issubclass(category, (StoringDelayed, UnrecordedSpending)):
+            if issubclass(category, (StoringDelayed, UnrecordedSpending, LargeGap)):
                 warn(str(message))
             else:
                 record(message, category, *where, **options)

@@ -143,7 +143,8 @@ def designing() -> Iterator[Callable[[Any], None]]:
     with spinner("designing") as update:
 
         def show(progress: Any) -> None:
-            update(f"designing: step {progress.step}{gap_to_text(progress.gap)}")
+            part = f" by {progress.part}" if progress.part else ""
+            update(f"designing{part}: step {progress.step}{gap_to_text(progress.gap)}")
 
         yield show
     note(f"designed in {time.monotonic() - started:.1f} s")

@@ -72,6 +72,8 @@ _DESIGN_KEYS: dict[str, Json] = {
     "tol": _POSITIVE,
     "time_limit": _POSITIVE | {"description": "seconds"},
     "backend": _TEXT,
+    "accept_gap": _POSITIVE
+    | {"description": "the gap to the proven optimum above which commands warn; 0.05 unless given"},
 }
 _NOT_COUNTED_KEYS: dict[str, Json] = {
     "measure": {

@@ -29,7 +29,10 @@ from leastnoise.query import Categories, Hierarchy, Schema, objective_from_dict,
 from leastnoise.release import PRESENTATION_KEYS, USUAL_SHARE, Presentation, presentation_from_plain
 from leastnoise.report import PUBLICATION_KEYS, Publication, publication_from_plain
 
-DESIGN = ("objective", "relative_to", "method", "options", "over", "tol", "time_limit", "backend")
+DESIGN = (
+    *("objective", "relative_to", "method", "options", "over", "tol", "time_limit", "backend"),
+    "accept_gap",
+)
 
 
 class SpecRefusal(SpecError):
@@ -67,7 +70,7 @@ def design_table(plain: Any) -> dict[str, Any]:
         if name == "options" and not isinstance(value, dict):
             words = f"[design]: options must be a table, as in {{ branching = 4 }}, got {value!r}"
             raise SpecRefusal(words, "design", name, given=value)
-        if name in ("tol", "time_limit"):
+        if name in ("tol", "time_limit", "accept_gap"):
             is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
             if not is_number or not 0 < value < math.inf:
                 raise SpecRefusal(

@@ -23,6 +23,7 @@
     [design]             # optional
     method = "auto"
     tol    = 1e-6
+    accept_gap = 0.05    # how far the plan may be from the proven optimum before commands warn
 
     [not_counted]        # optional: how many records match no declared value; see not_counted_table.py
     most   = 0.05
@@ -86,6 +87,7 @@ from leastnoise.app.sql import queries_from_sql
 from leastnoise.core.errors import InputError, SpecError
 from leastnoise.core.steps import log_step
 from leastnoise.data import FileFormat
+from leastnoise.planning import ACCEPTED_GAP
 from leastnoise.privacy import Goal, LeastLoss
 from leastnoise.query import COMMON, Query, Schema, Workload, assemble, objective_from_dict, query_from_dict
 from leastnoise.release import Presentation
@@ -148,9 +150,14 @@ class Spec:
         """The queries, assembled once."""
         return assemble(self.queries, self.schema)
 
+    @property
+    def accept_gap(self) -> float:
+        """The gap of the plan above which commands warn."""
+        return float(self.design.get("accept_gap", ACCEPTED_GAP))
+
     def design_settings(self) -> dict[str, Any]:
         """What the [design] table asks, as keyword arguments of `design`."""
-        settings = dict(self.design)
+        settings = {name: value for name, value in self.design.items() if name != "accept_gap"}
         if "objective" in settings:
             settings["objective"] = objective_from_dict(settings)
             settings.pop("relative_to", None)

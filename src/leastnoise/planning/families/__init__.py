@@ -8,6 +8,7 @@
     product           the certified optimum for one product, attribute by attribute
     marginals         the certified optimum for cross tables
     residuals         unions of products, by the search in `oblique`
+    optimum           the certified optimum of unions of products with a shared axis
     residual_proofs   weights that prove how good these are
     joint             unions of products that cross ordered attributes, by the search in `joint`
     union_absolute    absolute errors of unions, by weights of products

@@ -58,14 +58,15 @@ from leastnoise.planning.method import (
 )
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.solver import (
+    Optimum,
+    Pairs,
     Run,
-    Solution,
+    least_total,
     least_total_of_many,
     least_total_of_many_pairs,
-    minimise_over_pairs,
-    minimise_total_variance,
+    load_backend,
 )
-from leastnoise.solver.capped import least_total
+from leastnoise.solver.capped import least_total_by_path
 from leastnoise.strategy import RealStrategy, integer_basis
 
 # Cells that queries tell apart. n-by-n work beyond this many takes hours on a laptop.
@@ -238,23 +239,23 @@ def _minimise(
     progress: Callable[[Progress], None] | None,
     deadline: Deadline,
     start: Array | None = None,
-) -> Solution:
+) -> Optimum:
     """The solver on the columns of R, until the deadline."""
     if _are_many(R):
         return least_total_of_many(R, Run(tol, Watch(deadline, progress), request.backend))
-    found = minimise_total_variance(
+    found = least_total(
         R, tol=tol, time_limit=deadline.left, backend=request.backend, progress=progress, start=start
     )
     if found.has_converged or found.ended == "deadline" or R.shape[1] > _MAX_SECOND_TRY:
         return found
     # Where the queries' sizes are very far apart, the slower method sees what squares have lost.
     run = Run(tol, Watch(deadline, progress, found.steps), request.backend)
-    other = least_total(R, run, start=found.q)
+    other = least_total_by_path(R, run, start=found.q)
     best_root, achieved = min((found.root, found.achieved), (other.strategy, other.achieved), key=_second)
     best_q, bound = max((found.q, found.lower_bound), (other.q, other.lower_bound), key=_second)
     has_converged = achieved <= (1 + tol) * bound
-    return Solution(
-        root=best_root,
+    return Optimum(
+        roots=[best_root],
         q=best_q,
         achieved=achieved,
         lower_bound=bound,
@@ -273,11 +274,11 @@ def _second(pair: tuple[Array, float]) -> float:
     return pair[1]
 
 
-def _note(solution: Solution) -> str:
+def _note(solution: Optimum) -> str:
     return f"{solution.how} on the dual, {solution.steps} steps"
 
 
-def _solve_over_pairs(R: Array, request: Request) -> Solution:
+def _solve_over_pairs(R: Array, request: Request) -> Optimum:
     """The optimum for profiles of all columns r_i and r_i − r_j; its root is that of the cells alone.
 
     Where pairs far outnumber the numbers that describe the noise, k(k + 1)/2, few of them bind, and columns
@@ -290,10 +291,10 @@ def _solve_over_pairs(R: Array, request: Request) -> Solution:
         return least_total_of_many_pairs(R, Run(tol, Watch(deadline, request.progress), request.backend))
     if count <= MAX_PAIRS:
         solution = _minimise(with_differences(R), request, tol, request.progress, deadline)
-        return replace(solution, root=solution.root[:, :n])
-    return minimise_over_pairs(
-        R, tol=tol, time_limit=deadline.left, backend=request.backend, progress=request.progress
-    )
+        return replace(solution, roots=[solution.root[:, :n]])
+    device = load_backend(request.backend)
+    columns = Pairs(device.matrix(R), device)
+    return least_total(columns, tol=tol, time_limit=deadline.left, progress=request.progress)
 
 
 _NEEDS = {

@@ -30,6 +30,7 @@ from leastnoise.planning.method import Request, SearchResult
 from leastnoise.planning.refusals import infeasible, infeasible_after, not_found_yet
 from leastnoise.query import Workload
 from leastnoise.solver import (
+    CappedBlock,
     CappedSolution,
     ImplicitRows,
     QueryRows,
@@ -257,7 +258,7 @@ def _least_profile(problem: _CappedProblem, run: Run) -> CappedSolution:
         weights = np.zeros(problem.request.workload.shape[0])
         weights[problem.capped] = 1 / caps
         base = _weighted_root(problem.request.workload, weights, problem.Q)
-    return least_profile(problem.rows, problem.columns, caps, run, base=base)
+    return least_profile([CappedBlock(problem.rows, problem.columns, base)], caps, run)
 
 
 def _refined(problem: _CappedProblem, run: Run) -> CappedSolution:
@@ -339,7 +340,7 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
     budget = problem.budget * unit
     if budget < 1 / _FAR:
         # Hopeless, and too far from possible for one scale of floats: settled in the caps' own units.
-        hopeless = least_profile(problem.rows, problem.columns, caps, run)
+        hopeless = least_profile([CappedBlock(problem.rows, problem.columns)], caps, run)
         return _SparingTotal(replace(hopeless, is_feasible=False), math.sqrt(hopeless.achieved / budget), 0.0)
     # Caps so loose that none can bind are brought nearer; they need no weights then.
     are_idle = budget > _FAR
@@ -347,9 +348,8 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
     is_all_capped = not (np.delete(weights, problem.capped) > 0).any()
     columns = problem.columns
     for _ in range(3):
-        solution = total_within_caps(
-            problem.rows, columns / math.sqrt(budget), caps, base / scale, run, is_all_capped=is_all_capped
-        )
+        block = CappedBlock(problem.rows, columns / math.sqrt(budget), base / scale)
+        solution = total_within_caps([block], caps, run, is_all_capped=is_all_capped)
         if not solution.is_feasible:
             return _SparingTotal(solution, math.sqrt(solution.achieved), 0.0)
         if not is_heuristic:

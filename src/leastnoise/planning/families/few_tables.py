@@ -15,13 +15,12 @@ import numpy as np
 from leastnoise.bounds import ProductWitness, union_bound_work
 from leastnoise.core.numerical_rank import of_unit_length, strongest_rows
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Progress
 from leastnoise.core.resources import Needs, products, seconds_for
 from leastnoise.planning.families.product_requests import product_request, refuse_unstructured
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Products, ProductTerm
-from leastnoise.solver import CrossedTables, least_total_of_tables
+from leastnoise.solver import CrossedColumns, CrossedTables, least_total_by_descent
 from leastnoise.strategy import CombinedProposal
 
 # Numbers that all tables together hold, at most: matrices of so many rows are decomposed in every step. The
@@ -115,24 +114,17 @@ def find(request: Request) -> SearchResult:
     Q = linalg.qr(spanning.T, mode="economic", check_finite=False)[0]
     on_basis = Q.T @ V @ Q
     R = linalg.cholesky(on_basis / on_basis.diagonal().max(), check_finite=False) @ Q.T
-    listener = request.progress
-    steps = 0
-
-    def told(gap: float) -> None:
-        nonlocal steps
-        steps += 1
-        if listener is not None:
-            listener(Progress(steps, gap, request.deadline.elapsed))
-
     tol = max(request.tol / 2, LEAST_GAP)
-    found = least_total_of_tables(tables, R, tol=tol, deadline=deadline, told=told)
+    found = least_total_by_descent(
+        CrossedColumns(tables, R), tol=tol, time_limit=deadline.left, progress=request.progress
+    )
     # A = C S with S the queries that are combined, both on Q.
     C = linalg.solve((spanning @ Q).T, (found.root @ Q).T, check_finite=False).T
     C = linalg.qr(C, mode="r", check_finite=False)[0]
     ended = found.ended if request.tol / 2 >= LEAST_GAP or found.ended == "deadline" else "exhausted"
     return SearchResult(
         CombinedProposal(np.triu(C), request.workload, positions, 1.0),
-        ProductWitness(_sums_along_axes(asked, found.q), axes=asked.axes),
+        ProductWitness(_sums_along_axes(asked, found.q.reshape(asked.sizes)), axes=asked.axes),
         "stopped",
         f"quasi-Newton method on the dual, {found.steps} steps, over the {tables.rank:,} numbers of "
         "the tables that products cross, combining the queries themselves",

@@ -2,6 +2,7 @@
 
     identity       every cell; queries are added up afterwards
     workload       every different query, then least squares to make the answers agree
+    own            the rows of a matrix that somebody gave
     queries        every query as it is asked, twice if asked twice, and no least squares
     hierarchical   every node of a tree over each attribute, crossed over attributes
     wavelet        Haar wavelet coefficients of each attribute, crossed over attributes
@@ -113,6 +114,23 @@ def distinct_rows(rows: Array) -> Array:
     for number, row in enumerate(table):
         first.setdefault(row.tobytes(), number)
     return np.asarray(rows[[first[key] for key in sorted(first)]])
+
+
+def _refuses_own(request: Request) -> str | None:
+    return "it measures a matrix of your own: call plan_from(workload, A, privacy)"
+
+
+def _find_own(request: Request) -> SearchResult:
+    raise MethodError(f"method 'own' has no matrix; {_refuses_own(request)}", field="method")
+
+
+OWN = Method(
+    "own",
+    "noise on the rows of a matrix of one's own; only by plan_from",
+    _refuses_own,
+    _find_own,
+    is_only_named=True,
+)
 
 
 def _find_queries(request: Request) -> SearchResult:

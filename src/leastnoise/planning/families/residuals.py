@@ -25,7 +25,7 @@ from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.core.resources import LATE_SECONDS, LATE_SHARE, Needs, seconds_for
-from leastnoise.planning.families import one_axis
+from leastnoise.planning.families import optimum
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
     largest_axis,
@@ -134,22 +134,27 @@ def _refuses(request: Request) -> str | None:
         return reason
     if request.privacy.noise != GAUSSIAN:
         return "its noise is Gaussian, which pure privacy (no delta) does not allow"
-    if request.over is not None and not one_axis.serves(request, product_request(request)):
-        return (
-            "period by period it serves tables whose other attributes are asked value by value, without caps"
-        )
+    if request.over is not None and not optimum.serves(request, product_request(request)):
+        return "period by period it serves tables whose other attributes are asked value by value"
     pieces = sum(2 ** len(s) for s in product_request(request).products.sets)
     if pieces > MAX_PIECES:
         return f"its products have {pieces:,} blocks, and at most {MAX_PIECES:,} are looked at"
     return refuse_absolute(request) if request.objective.kind == "absolute" else None
 
 
+def has_shared_axis(request: Request) -> bool:
+    """Whether it finds the certified optimum, over an axis that is smaller than the cells."""
+    if RESIDUALS.why_unfit(request) is not None or request.objective.kind == "absolute":
+        return False
+    return optimum.is_smaller(request, product_request(request))
+
+
 def _find(request: Request) -> SearchResult:
     if request.objective.kind == "absolute":
         return find_absolute_union(request, _find)
     question = product_request(request)
-    if one_axis.serves(request, question):
-        return one_axis.find(request, question)
+    if optimum.serves(request, question):
+        return optimum.find(request, question)
     kind = request.objective.kind
     if kind == "total":
         # Attributes of few values that are asked in several ways are better measured together.

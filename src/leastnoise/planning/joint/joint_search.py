@@ -2,7 +2,7 @@
 
     minimise  log Σ_i γ_i/ω_i + log ‖u‖_β   over C_a and log ω ,  β = 8, 32, 128, 512, 2048 in turn       (1)
 
-by L-BFGS, then ω to its optimum for the bases found (`solver.product_weights`). (1) does not change where ω
+by L-BFGS, then ω to its optimum for the bases found (`solver.ProductRows`). (1) does not change where ω
 or a row is multiplied by a number, and ‖u‖_β lies between max u and max u · N^(1/β).
 """
 
@@ -19,7 +19,7 @@ from leastnoise.core.deadline import NEVER, Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.joint.joint_problem import JointProblem
-from leastnoise.solver import ProductWeights, StopDescent, minimise_smooth, product_weights
+from leastnoise.solver import ProductRows, StopDescent, least_total_by_descent, minimise_smooth
 
 # The norms of the profile, in turn.
 NORMS = (8.0, 32.0, 128.0, 512.0, 2048.0)
@@ -90,18 +90,12 @@ def weighted(
     first = np.full(problem.cells, 1.0 / math.prod(problem.cells)) if start is None else start
     gamma = problem.gamma(states)
     least = _LEAST_NEED * float(gamma.sum()) / math.prod(problem.shape)
-    found: ProductWeights = product_weights(
-        [state.squares for state in states],
-        # Rows that are needed for next to nothing are measured all the same, or answers would be biased.
-        (gamma + least) * problem.needed,
-        start=backend.matrix(first),
-        blocks=problem.blocks,
-        tol=tol,
-        backend=backend,
-        deadline=deadline,
-    )
-    omega, q = backend.numpy(found.omega), backend.numpy(found.q)
-    return JointPoint(list(bases), omega, q, found.achieved, worst_ending([ended, found.ended]))
+    # Rows that are needed for next to nothing are measured all the same, or answers would be biased.
+    needed = (gamma + least) * problem.needed
+    rows = ProductRows([state.squares for state in states], needed, blocks=problem.blocks, backend=backend)
+    found = least_total_by_descent(rows, tol=tol, start=first.reshape(-1), time_limit=deadline.left)
+    q = (found.q / found.q.sum()).reshape(problem.cells)
+    return JointPoint(list(bases), found.root**2, q, found.achieved, worst_ending([ended, found.ended]))
 
 
 def descended(

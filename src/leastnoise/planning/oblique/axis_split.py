@@ -36,7 +36,7 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Identity, Operator, is_whole_space, require_room
 from leastnoise.query import Workload
-from leastnoise.solver import Solution, minimise_total_variance
+from leastnoise.solver import Optimum, least_total
 from leastnoise.strategy import integer_basis
 
 # Rows per value of the axis. Up to this number the rows of a kind are factored as they are; beyond, their
@@ -414,5 +414,5 @@ def _model(place: Placed, u: Array, t: Array) -> tuple[float, Array | None]:
     return c, R
 
 
-def _solved(R: Array, start: Array | None, tol: float, deadline: Deadline) -> Solution:
-    return minimise_total_variance(R / np.abs(R).max(), tol=tol, start=start, time_limit=deadline.left)
+def _solved(R: Array, start: Array | None, tol: float, deadline: Deadline) -> Optimum:
+    return least_total(R / np.abs(R).max(), tol=tol, start=start, time_limit=deadline.left)

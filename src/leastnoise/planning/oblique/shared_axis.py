@@ -8,7 +8,7 @@ that are split (`total_variance`), a product j with rows W_j over t has the tota
 
     Σ_s a_js trace(W_j X_s⁺ W_jᵀ) ,  X_s = A_sᵀA_s ,  a_js = Π_{a in s} ρ_{j,a,s} Π_{a not in s} h_{j,a}  (1)
 
-and a record costs Σ_s (X_s)_tt at most: `solver.axis_blocks` has the best A_s for given ρ. For given A_s the
+and a record costs Σ_s (X_s)_tt at most: `least_total` finds the best A_s for given ρ. For given A_s the
 residual rows of an attribute in block s are a problem of that attribute alone. Both are done in turns.
 Residuals (`splitting`) split age and household too, with one precision for each block: on the dozen
 census-like tables of benchmarks/unions.py that ends 2.4 % above the optimum, and this 1.5 %.
@@ -29,7 +29,7 @@ from leastnoise.core.progress import Ended
 from leastnoise.planning.oblique.axis_split import AxisQuestions, Placed, questions_of, residual_place
 from leastnoise.planning.oblique.tied_axes import tied
 from leastnoise.query import AxisSet, Products
-from leastnoise.solver import AxisBlocks, least_total_of_blocks
+from leastnoise.solver import Columns, Optimum, least_total
 from leastnoise.strategy import AxisForm, BlockProposal, centred_form, split_form, whole_form_of_rows
 
 # Combinations of the values of the shared axis, at most.
@@ -109,7 +109,7 @@ class SharedAxis:
     blocks: list[AxisSet]
     parts: dict[tuple[AxisSet, int], Placed]
     asked: dict[AxisSet, Array]
-    found: AxisBlocks
+    found: Optimum
 
     @property
     def total(self) -> float:
@@ -210,7 +210,7 @@ class _Turns:
             factors = [self._factor(s, rows) for s in self.blocks]
             if sum(4.0 * R.size * len(R) + 10.0 * len(R) ** 3 for R in factors) > _MAX_OPERATIONS:
                 return None
-            found = least_total_of_blocks(factors, tol=_GAP, start=q, deadline=self.deadline)
+            found = least_total(Columns(factors), tol=_GAP, start=q, time_limit=self.deadline.left)
             gain = math.inf if best is None else 1 - found.achieved / best.total
             if gain > 0:
                 asked = {s: np.vstack([rows[j] for j in self.members[s]]) for s in self.blocks}

@@ -20,7 +20,7 @@ from leastnoise.planning.oblique.block_layout import BlockLayout, BlockPiece, Fo
 from leastnoise.planning.oblique.centre_search import RowsByKind, Search, all_entries, gathered, spread
 from leastnoise.planning.oblique.total_variance import BlockSums
 from leastnoise.query import AxisRows, AxisSet, Products
-from leastnoise.solver import ImplicitRows, Run, least_profile, load_backend, minimise_total_variance
+from leastnoise.solver import CappedBlock, ImplicitRows, Run, least_profile, least_total, load_backend
 
 # Sweeps end when the total falls by less than this share.
 _TOL = 1e-9
@@ -319,7 +319,7 @@ def _axis(
     scale = float(np.abs(rows).max())
     if largest:
         return _whole_for_largest(operator, cells, basis, deadline)
-    found = minimise_total_variance(rows[:, cells.first] / scale, tol=_TOL, time_limit=deadline.left)
+    found = least_total(rows[:, cells.first] / scale, tol=_TOL, time_limit=deadline.left)
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     return MeasuredAxis(form, cells.spread(found.root), basis, found.achieved * scale**2, q / q.sum())
 
@@ -335,7 +335,7 @@ def _whole_for_largest(
     columns = np.eye(n) if Q is None else Q.T
     rows = ImplicitRows(operator, Q, load_backend("numpy"))
     run = Run(_LARGEST_TOL, Watch(deadline))
-    found = least_profile(rows, columns[:, cells.first], np.ones(operator.shape[0]), run)
+    found = least_profile([CappedBlock(rows, columns[:, cells.first])], np.ones(operator.shape[0]), run)
     root = found.strategy / math.sqrt(float((found.strategy**2).sum(axis=0).max()))
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     inverse = pseudo_inverse(cells.spread(root))

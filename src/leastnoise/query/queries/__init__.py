@@ -35,7 +35,7 @@ from leastnoise.query.queries.moments import Mean, StandardDeviation
 from leastnoise.query.queries.one_attribute import AllRanges, Levels, Prefix, Ranges, Sum
 from leastnoise.query.queries.over_time import Changes, Windows
 from leastnoise.query.queries.query import Product, Query
-from leastnoise.query.queries.query_kinds import QUERY_KINDS, query_from_dict
+from leastnoise.query.queries.query_kinds import QUERY_KINDS, add_query_kind, query_from_dict
 from leastnoise.query.queries.ratios import Ratio, RatioParts, RatioQuery, Share
 from leastnoise.query.queries.row_names import Labels
 
@@ -71,5 +71,6 @@ __all__ = [
     "Total",
     "Where",
     "Windows",
+    "add_query_kind",
     "query_from_dict",
 ]

@@ -11,10 +11,11 @@ from typing import ClassVar
 import numpy as np
 
 from leastnoise.core.errors import QueryError
-from leastnoise.core.operators import Matrix, Operator
+from leastnoise.core.operators import Deferred, Matrix, Operator
 from leastnoise.query.predicates import (
     Combination,
     Condition,
+    checked_axes,
     condition_to_text,
     independent_parts,
     parse,
@@ -78,8 +79,12 @@ class Where(Query):
 
 
 def _factor(condition: Condition, schema: Schema) -> Factor:
-    attributes, satisfied = satisfying(condition, schema)
-    row = Matrix(satisfied.reshape(1, -1).astype(np.int64))
+    attributes = checked_axes(condition, schema)
+    # Four attributes of sixty values have 13 million combinations, which few plans need to see.
+    row = Deferred(
+        (1, math.prod(schema[name].size for name in attributes)),
+        lambda: Matrix(satisfying(condition, schema)[1].reshape(1, -1).astype(np.int64)),
+    )
     text = condition_to_text(condition)
     return Factor(attributes, row, Labels(1, lambda j: text), is_condition=True)
 

@@ -15,6 +15,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
+from typing import Protocol
 
 import numpy as np
 
@@ -157,6 +158,16 @@ def condition_aspect(conditions: Sequence[Condition], labels: Sequence[str], sch
     )
 
 
+class ClassesOfCells(Protocol):
+    """Classes of cells, as `leastnoise.query.CellClasses` has them."""
+
+    def of_codes(self, values: Mapping[str, Array]) -> Array:
+        """The class of each record, from the number of its value of each attribute."""
+
+    def counts(self, numbers: Array, times: Array) -> Array:
+        """How many records each class holds."""
+
+
 @dataclass(frozen=True, eq=False)
 class InventedRecords:
     """Records of no real person, some of them repeated.
@@ -184,10 +195,18 @@ class InventedRecords:
             number = number * self.sizes[name] + cell[name]
         return number
 
-    def tables(self, subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
-        """Counts for each combination of values of the attributes named; None asks for one table, of all."""
+    def tables(self, subsets: Sequence[tuple[str, ...]] | ClassesOfCells | None) -> Sequence[Array]:
+        """Counts for each combination of values of the attributes named; None asks for one table, of all.
+
+        Classes of cells ask for the numbers of records in each.
+        """
         if subsets is None:
             return [self._table(tuple(self.sizes))]
+        if not isinstance(subsets, Sequence):
+            values = {
+                name: np.array([cell[name] for cell in self.cells], dtype=np.int64) for name in self.sizes
+            }
+            return [subsets.counts(subsets.of_codes(values), np.array(self.times, dtype=np.int64))]
         return [self._table(names).reshape([self.sizes[name] for name in names]) for names in subsets]
 
     def _table(self, names: tuple[str, ...]) -> Array:

@@ -41,6 +41,23 @@ QUERY_KINDS: dict[str, type[Query]] = {
     )
 }
 
+
+def add_query_kind(kind: type[Query]) -> None:
+    """Let plan and specification files hold queries of a class from outside the package.
+
+    Raises:
+        QueryError: if it has no kind of its own.
+    """
+    name = getattr(kind, "kind", None)
+    if not isinstance(name, str) or not name:
+        raise QueryError.must("kind", 'be a text, as in kind: ClassVar[str] = "suffix"', given=name)
+    known = QUERY_KINDS.get(name)
+    # The same class again, as a notebook defines it when a cell is run twice, takes the place of the first.
+    if known is not None and (known.__module__, known.__qualname__) != (kind.__module__, kind.__qualname__):
+        raise QueryError.must("kind", "differ from those that there are", given=name)
+    QUERY_KINDS[name] = kind
+
+
 # Queries within queries: far more than attributes are ever crossed, far fewer than fill Python's stack.
 MAX_NESTED = 200
 

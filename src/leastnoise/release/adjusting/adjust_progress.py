@@ -24,6 +24,7 @@ class AdjustProgress(Progress):
         step: the number of steps taken.
         gap: as `precision`.
         seconds: the time since it began, in seconds.
+        part: empty; there is only one thing to work on.
     """
 
     @property
