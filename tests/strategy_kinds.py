@@ -88,6 +88,8 @@ def made(name: str) -> Measured:
         # Sums over an axis take its first row alone, so that some products of the others may be missing.
         k = np.arange(1, 25).reshape(4, 3, 2)
         k[1:, 1:, 1:][k[1:, 1:, 1:] % 3 == 0] = 0
+        # And one row of the first axis has no part in anything.
+        k[3] = 0
         rows = [np.vstack([np.full((1, n), 2), random_rows(n - 1, n, n).entries()]) for n in (4, 3, 2)]
         forms = [AxisForm("whole", own.shape[1], own) for own in rows]
         # Axes in another order than the attributes of the schema.

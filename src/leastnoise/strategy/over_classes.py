@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.errors import DesignError, NotYetError, TooLargeError
+from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.query import CellClasses, InventedRecords, Workload
 from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread
@@ -76,30 +77,53 @@ class OverClasses(Measured):
         costs = (*self.inner.column_costs, none)
         return tuple(costs[number] for number in self._class_of_every_cell().tolist())
 
-    def parts(self) -> Sequence[MeasuredPart]:
-        raise self._not_by_cells()
-
-    def _not_by_cells(self) -> TooLargeError:
-        return TooLargeError(
-            "the plan measures classes of cells that no query tells apart, and what it knows of single cells "
-            "is not worked out. The answers as released come from one measurement, and agree already",
-            field="plan",
-            given=self.n_cells,
-            remedy="ask for answers to queries",
-        )
-
-    def apply(self, x: Array) -> Array:
-        totals = np.bincount(self._class_of_every_cell(), weights=x, minlength=self.classes.n + 1)
-        return self.inner.apply(totals[: self.classes.n])
-
-    def adjoint(self, y: Array) -> Array:
-        # A cell in no class is in nothing that is measured.
-        return np.append(self.inner.adjoint(y), 0.0)[self._class_of_every_cell()]
-
     def dense(self) -> Array:
         self._require_writable()
         rows = self.inner.dense()
         return np.hstack([rows, np.zeros((len(rows), 1), dtype=rows.dtype)])[:, self._class_of_every_cell()]
+
+    # All cells at once ------------------------------------------------------------------------------
+
+    def parts(self) -> list[MeasuredPart]:
+        classes, found = self._class_of_every_cell(), []
+        for part in self.inner.parts():
+            own = Cells.all_of(self.classes.n) if part.cells is None else part.cells
+            # Of the kinds of classes those of their cells; −1 where nothing is measured.
+            kinds, signs = np.full(self.classes.n + 1, -1), np.ones(self.classes.n + 1, dtype=np.int8)
+            kinds[:-1][own.used] = own.kind
+            if own.signs is not None:
+                signs[:-1][own.used] = own.signs
+            kind = kinds[classes]
+            used = kind >= 0
+            counts = np.bincount(kind[used], minlength=len(own.first))
+            chosen = signs[classes][used]
+            cells = Cells(used, self.classes.first[own.first], kind[used], counts, chosen)
+            found.append(MeasuredPart(None, part.forms, part.multipliers, cells))
+        return found
+
+    def apply(self, x: Array) -> Array:
+        sums = np.bincount(self._class_of_every_cell(), weights=x, minlength=self.classes.n + 1)
+        return self.inner.apply(sums[: self.classes.n])
+
+    def adjoint(self, y: Array) -> Array:
+        return np.asarray(np.append(self.inner.adjoint(y), 0.0)[self._class_of_every_cell()])
+
+    # Period by period: a class may hold cells of several periods --------------------------------------
+
+    def last_periods(self, workload: Workload, over: str) -> Array:
+        raise _no_periods(over)
+
+    def through(self, workload: Workload, over: str, period: int) -> Measured:
+        raise _no_periods(over)
+
+    def answers_in_time(self, workload: Workload, over: str) -> bool:
+        return False
+
+    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]] | None:
+        raise NotYetError(
+            "a plan over classes of cells is not measured into a folder; it measures few integers",
+            field="into",
+        )
 
     # What is asked, over classes ------------------------------------------------------------------
 
@@ -161,17 +185,15 @@ class OverClasses(Measured):
         return self.inner.exact_answers(lambda _: counts)
 
     def estimates(self, measurements: Array) -> Array:
-        raise self._not_by_cells()
+        raise TooLargeError(
+            "the plan measures classes of cells, and what it knows of single cells is not worked out",
+            field="workload",
+            given=self.n_cells,
+            remedy="ask for answers to queries",
+        )
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return self.inner.answers_of(self._over(workload), measurements)
-
-    def through(self, workload: Workload, over: str, period: int) -> OverClasses:
-        raise self._not_by_cells()
-
-    def answers_in_time(self, workload: Workload, over: str) -> bool:
-        # No request over time is reduced to classes.
-        return False
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
@@ -189,3 +211,7 @@ class OverClasses(Measured):
         structure, arrays = self.inner.to_parts()
         # Which cells are in which class follows from the queries; a cell of each says in which order.
         return {"kind": "classes", "inner": structure}, {**arrays, "classes": self.classes.first}
+
+
+def _no_periods(over: str) -> DesignError:
+    return DesignError("the plan does not measure its periods one by one", field="over", given=over)

@@ -56,7 +56,15 @@ def strategy_from_parts(
     structure = content["structure"]
     kind = structure.get("kind") if isinstance(structure, dict) else None
     if kind == "classes":
-        return _over_classes_from_parts(content, arrays, workload, how)
+        found = classes_of(workload)
+        classes = None if found is None else found.in_order_of(arrays["classes"])
+        reduced = None if classes is None else classes.reduced(workload)
+        if classes is None or reduced is None:
+            raise DesignError(
+                "the file holds classes of cells that are not those of its queries", field="strategy"
+            )
+        inner = {"structure": structure["inner"]} if structure["inner"] else {}
+        return OverClasses(strategy_from_parts(inner, arrays, reduced, **how), classes)
     if kind == "combined":
         return _combined_from_parts(arrays, workload, how)
     if kind == "queries":
@@ -64,22 +72,6 @@ def strategy_from_parts(
     if kind == "joint":
         return joint_rows_from_parts(structure, arrays, **how)
     return structured_from_parts(structure, arrays, **how)
-
-
-def _over_classes_from_parts(
-    content: Mapping[str, Any], arrays: Mapping[str, Array], workload: Workload, how: dict[str, Any]
-) -> Measured:
-    found = classes_of(workload)
-    classes = None if found is None else found.in_order_of(arrays["classes"])
-    reduced = None if classes is None else classes.reduced(workload)
-    if classes is None or reduced is None:
-        raise DesignError(
-            "the file holds classes of cells that are not those of its queries", field="strategy"
-        )
-    inner = {key: value for key, value in content.items() if key != "structure"}
-    if content["structure"]["inner"]:
-        inner["structure"] = content["structure"]["inner"]
-    return OverClasses(strategy_from_parts(inner, arrays, reduced, **how), classes)
 
 
 def _combined_from_parts(arrays: Mapping[str, Array], workload: Workload, how: dict[str, Any]) -> Measured:
