@@ -7,11 +7,12 @@ from typing import Any
 import numpy as np
 
 import leastnoise as ln
-from leastnoise.query import Axis
+from leastnoise.query import Axis, classes_of
 from leastnoise.strategy import (
     AxisForm,
     JointRows,
     Measured,
+    OverClasses,
     ProductBlock,
     RowsAsAsked,
     Strategy,
@@ -99,6 +100,11 @@ def made(name: str) -> Measured:
         return combined_rows(
             C, CONDITIONS, np.array([0, 1, 2, 4, 5]), neighbours="add-remove", **facts | {"scale": 3**40}
         )
+    if name == "classes":
+        classes = classes_of(CONDITIONS)
+        assert classes is not None and classes.n < SCHEMA.n_cells
+        rows = np.random.default_rng(8).integers(-9, 10, (classes.n + 2, classes.n))
+        return OverClasses(Strategy(rows, **facts), classes)
     if name == "queries":
         return RowsAsAsked(CONDITIONS, bits=3, **facts)
     assert name == "dense"
@@ -108,4 +114,4 @@ def made(name: str) -> Measured:
 
 
 PRODUCTS = ("centred", "centred, laplace", "several forms", "whole axes", "plain", "tied", "tables")
-KINDS = (*PRODUCTS, "dense", "queries", "joint", "combined")
+KINDS = (*PRODUCTS, "dense", "queries", "joint", "combined", "classes")
