@@ -43,7 +43,7 @@ class Timed:
         answer = self._inner.eigh(symmetric, **how)
         self._wait()
         self.seconds += time.perf_counter() - started
-        self.count += symmetric.shape[0] == self.size
+        self.count += symmetric.shape[-1] == self.size
         return answer
 
     size = 0

@@ -222,10 +222,10 @@ def test_without_caps_it_is_the_least_total() -> None:
         rng = np.random.default_rng(seed)
         R = rng.normal(size=(4, 9))
         newton = least_total(R, tol=NINE)
-        other = least_total_by_path(R, Run(NINE))
+        other = least_total_by_path([R], Run(NINE))
         assert other.has_converged and other.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
         assert (other.strategy**2).sum(axis=0).max() <= 1 + ROUNDING
-        started = least_total_by_path(R, Run(NINE), start=newton.q)
+        started = least_total_by_path([R], Run(NINE), start=newton.q)
         assert started.has_converged and started.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
 
 

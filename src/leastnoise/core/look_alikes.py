@@ -73,7 +73,7 @@ def escaped(texts: Sequence[str]) -> list[str]:
 
     Example:
         >>> escaped(["e\u0301", "\u00e9", "b"])
-        ['e\\u0301', '\\xe9', 'b']
+        ['e\\\\u0301', '\\\\xe9', 'b']
     """
     is_alike = _which_are_alike(texts, ())
     return [

@@ -33,7 +33,14 @@ and the integer strategy alone.
 
 from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.both_sides import generated_from_both_sides, least_total_over_all
-from leastnoise.solver.capped import CappedBlock, CappedSolution, Run, least_profile, total_within_caps
+from leastnoise.solver.capped import (
+    CappedBlock,
+    CappedSolution,
+    Run,
+    least_profile,
+    second_try,
+    total_within_caps,
+)
 from leastnoise.solver.capped_product_weights import (
     CappedQueries,
     CappedWeights,
@@ -106,6 +113,7 @@ __all__ = [
     "minimise_smooth",
     "optimal_weighting",
     "refined_profile",
+    "second_try",
     "total_within",
     "total_within_caps",
     "total_within_weights",

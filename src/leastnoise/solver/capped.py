@@ -34,6 +34,7 @@ from leastnoise.solver.capped_problems import (
     mixture,
 )
 from leastnoise.solver.mean import Forms, SharedPoint, evaluate_all
+from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.path_following import CentralPath, Enough, follow_path, never, relative_gap
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
 from leastnoise.solver.tightening import SHARES, tightened
@@ -199,23 +200,30 @@ def total_within_caps(
     return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
 
 
-def least_total_by_path(base: Array, run: Run, *, start: Array | None = None) -> CappedSolution:
+def least_total_by_path(bases: Sequence[Array], run: Run, *, start: Array | None = None) -> CappedSolution:
     """The noise of least total variance with profile at most 1, where nothing has a cap.
 
-    Slower than Newton's method on the same problem, and surer where the queries' sizes are far apart.
+    Slower than Newton's method on the same problem, and surer where the queries' sizes are far apart, or
+    where many cells are nearly as good as each other.
 
     Args:
-        base: R, (k, n) of rank k: the total variance is trace(V X⁺) with V = RᵀR.
+        bases: R of every block, (k, n) of rank k: the total variance is Σ trace(V X⁺) with V = RᵀR.
         start: positive weights q to begin with.
     """
     device = load_backend(run.backend)
-    k, n = base.shape
-    forms = Forms(DenseRows(np.zeros((0, k)), device), device.matrix(base), device.matrix(np.eye(k)), device)
-    nothing = Anchor([np.zeros((k, k))], np.zeros(0), np.zeros(n), 0.0)
+    n = bases[0].shape[1]
+    forms, anchors = [], []
+    for base in bases:
+        k = len(base)
+        rows = DenseRows(np.zeros((0, k)), device)
+        forms.append(Forms(rows, device.matrix(base), device.matrix(np.eye(k)), device))
+        anchors.append(np.zeros((k, k)))
     first = revived(np.ones(n) if start is None else start)
-    path = run.follow(TotalWithinCaps([forms], np.zeros(0), nothing), np.zeros(0), first)
+    nothing = Anchor(anchors, np.zeros(0), np.zeros(n), 0.0)
+    path = run.follow(TotalWithinCaps(forms, np.zeros(0), nothing), np.zeros(0), first)
+    most = math.sqrt(float(path.best.mean.u.max()))
     return CappedSolution(
-        roots=[path.best.mean.parts[0].beta / math.sqrt(float(path.best.mean.u.max()))],
+        roots=[part.beta / most for part in path.best.mean.parts],
         p=np.zeros(0),
         q=path.proof.mean.q,
         achieved=path.achieved,
@@ -224,6 +232,26 @@ def least_total_by_path(base: Array, run: Run, *, start: Array | None = None) ->
         steps=run.watch.steps,
         seconds=run.watch.seconds,
         ended=path.ended,
+    )
+
+
+def second_try(found: Optimum, bases: Sequence[Array], run: Run) -> Optimum:
+    """The better of both sides: of a search that stopped short, and of `least_total_by_path` after it."""
+    other = least_total_by_path(bases, run, start=found.q)
+    is_better = other.achieved < found.achieved
+    q, bound = max((found.q, found.lower_bound), (other.q, other.lower_bound), key=lambda pair: pair[1])
+    achieved = min(found.achieved, other.achieved)
+    has_converged = achieved <= (1 + run.tol) * bound
+    return Optimum(
+        roots=other.roots if is_better else found.roots,
+        q=q,
+        achieved=achieved,
+        lower_bound=bound,
+        has_converged=has_converged,
+        steps=run.watch.steps,
+        seconds=found.seconds + other.seconds,
+        ended="converged" if has_converged else worst_ending([found.ended, other.ended]),
+        how="an interior-point method" if is_better else found.how,
     )
 
 

@@ -231,7 +231,7 @@ def generated_total(columns: ColumnSource, run: Run) -> Generated:
     def solve(working: Array, start: Array | None, aim: float) -> RoundResult:
         chosen = columns.take(working)
         found = least_total_by_path(
-            chosen, replace(run, tol=aim, watch=Watch(run.watch.deadline)), start=start
+            [chosen], replace(run, tol=aim, watch=Watch(run.watch.deadline)), start=start
         )
         M = _root_of(found.strategy, chosen)
         return RoundResult(M, found.q, found.achieved, found.lower_bound, found.steps, found.ended)

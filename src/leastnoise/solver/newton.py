@@ -74,6 +74,9 @@ _ROUNDING_GAP = 1e-8
 # Steps in a row without progress after which it is.
 _PATIENCE = 5
 
+# Steps in a row without progress after which another method is surer, whatever the gap.
+_STUCK = 12
+
 # No first weight is below this share of the largest: a cell at zero would have to be revived.
 _LEAST_START = 1e-12
 
@@ -151,6 +154,9 @@ def _minimise(cells: Map, tol: float, watch: Watch, start: Array | None = None) 
             return best
         if deadline.is_past or best.steps == MAX_STEPS:
             best.ended = "deadline" if deadline.is_past else "exhausted"
+            return best
+        if stalled >= _STUCK:
+            best.ended = "exhausted"
             return best
         if gap < _ROUNDING_GAP and (stalled >= _PATIENCE or late >= 4 * _PATIENCE):
             return best

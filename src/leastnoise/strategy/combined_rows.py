@@ -172,8 +172,7 @@ class CombinedRows(Measured):
     def adjoint(self, y: Array) -> Array:
         return self.queries.adjoint(self._triangle.T @ y)
 
-    def dense(self) -> Array:
-        self._require_writable()
+    def _all_rows(self) -> Array:
         return exact.as_integers(exact.product(self.coefficients, self.queries.dense(np.int64)))
 
     # From counts to integers ----------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy.typing as npt
 
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.directed import float_above
-from leastnoise.core.errors import DesignError, TooLargeError
+from leastnoise.core.errors import DesignError
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import MAX_MULTIPLIED, AllOnes, Array, Operator, require_room, squared_rows
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
@@ -20,7 +20,6 @@ from leastnoise.query import InventedRecords, Workload, periods_of_cells
 from leastnoise.strategy import laplace_tails
 from leastnoise.strategy.axis_form import AxisForm, inverse_and_rank, threads_for_rows
 from leastnoise.strategy.measured import (
-    MAX_DENSE_STRATEGY,
     CountTables,
     KnownTotal,
     Measured,
@@ -85,15 +84,11 @@ class Strategy(Operator, Measured):
         return self._floats[np.asarray(index, dtype=np.intp)]
 
     def dense(self, dtype: npt.DTypeLike | None = None) -> Array:
-        """The integer rows as an array, exactly unless another dtype is asked; refused above 10⁷ entries."""
-        if self.entries.size > MAX_DENSE_STRATEGY:
-            raise TooLargeError(
-                f"the strategy has {self.shape[0]:,} x {self.shape[1]:,} entries; at most "
-                f"{MAX_DENSE_STRATEGY:,} are written out. Use apply(), adjoint() or rows().",
-                field="strategy",
-                given=self.shape,
-            )
-        return self.entries.copy() if dtype is None else self.entries.astype(dtype)
+        # Not in floats, as other operators.
+        return Measured.dense(self, dtype)
+
+    def _all_rows(self) -> Array:
+        return self.entries.copy()
 
     @cached_property
     def _floats(self) -> Array:

@@ -123,8 +123,7 @@ class JointRows(OverAxes["JointView"]):
     def n_measured(self) -> int:
         return len(self._measured)
 
-    def dense(self) -> Array:
-        self._require_writable()
+    def _all_rows(self) -> Array:
         total: Array = np.ones((1, 1), dtype=object)
         for form in self.forms:
             total = np.kron(total, form.entries())

@@ -22,6 +22,7 @@ from fractions import Fraction
 from typing import Any, ClassVar, NamedTuple, Self
 
 import numpy as np
+import numpy.typing as npt
 
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.merged_cells import Cells
@@ -204,9 +205,22 @@ class Measured(ABC):
         """A cell whose column differs most from that of another, where all columns are held; else None."""
         return None
 
+    def dense(self, dtype: npt.DTypeLike | None = None) -> Array:
+        """The integers as rows over all cells, (n_measured, n_cells); refused above 10⁷ entries.
+
+        Args:
+            dtype: of the rows, which are exact without one.
+
+        Raises:
+            TooLargeError: if there are more.
+        """
+        self._require_writable()
+        rows = self._all_rows()
+        return rows if dtype is None else rows.astype(dtype)
+
     @abstractmethod
-    def dense(self) -> Array:
-        """The integers as rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries."""
+    def _all_rows(self) -> Array:
+        """What `dense` gives, exactly."""
 
     def with_scale(self, scale: int) -> Self:
         """The same integers with another scale of the noise; what was worked out from them is kept.

@@ -77,8 +77,7 @@ class OverClasses(Measured):
         costs = (*self.inner.column_costs, none)
         return tuple(costs[number] for number in self._class_of_every_cell().tolist())
 
-    def dense(self) -> Array:
-        self._require_writable()
+    def _all_rows(self) -> Array:
         rows = self.inner.dense()
         return np.hstack([rows, np.zeros((len(rows), 1), dtype=rows.dtype)])[:, self._class_of_every_cell()]
 

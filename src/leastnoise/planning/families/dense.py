@@ -28,7 +28,7 @@ from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.errors import InfeasibleError
 from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Progress, worst_ending
+from leastnoise.core.progress import Progress
 from leastnoise.core.resources import Needs
 from leastnoise.planning.families import few_queries, few_tables
 from leastnoise.planning.families.dense_absolute import find_absolute
@@ -65,8 +65,8 @@ from leastnoise.solver import (
     least_total_of_many,
     least_total_of_many_pairs,
     load_backend,
+    second_try,
 )
-from leastnoise.solver.capped import least_total_by_path
 from leastnoise.strategy import RealStrategy, integer_basis
 
 # Cells that queries tell apart. n-by-n work beyond this many takes hours on a laptop.
@@ -249,29 +249,11 @@ def _minimise(
     if found.has_converged or found.ended == "deadline" or R.shape[1] > _MAX_SECOND_TRY:
         return found
     # Where the queries' sizes are very far apart, the slower method sees what squares have lost.
-    run = Run(tol, Watch(deadline, progress, found.steps), request.backend)
-    other = least_total_by_path(R, run, start=found.q)
-    best_root, achieved = min((found.root, found.achieved), (other.strategy, other.achieved), key=_second)
-    best_q, bound = max((found.q, found.lower_bound), (other.q, other.lower_bound), key=_second)
-    has_converged = achieved <= (1 + tol) * bound
-    return Optimum(
-        roots=[best_root],
-        q=best_q,
-        achieved=achieved,
-        lower_bound=bound,
-        has_converged=has_converged,
-        steps=run.watch.steps,
-        seconds=deadline.elapsed,
-        ended="converged" if has_converged else worst_ending([found.ended, other.ended]),
-    )
+    return second_try(found, [R], Run(tol, Watch(deadline, progress, found.steps), request.backend))
 
 
 # Different cells, at most, where the other method takes up a search that stopped short.
 _MAX_SECOND_TRY = 1_024
-
-
-def _second(pair: tuple[Array, float]) -> float:
-    return pair[1]
 
 
 def _note(solution: Optimum) -> str:

@@ -42,7 +42,7 @@ from leastnoise.planning.method import Request, SearchResult
 from leastnoise.planning.oblique.axis_split import asked_basis
 from leastnoise.planning.oblique.proposal import with_small_weights
 from leastnoise.query import first_not_spanned
-from leastnoise.solver import Columns, least_total
+from leastnoise.solver import Columns, Run, least_total, second_try
 from leastnoise.strategy import AxisForm, BlockProposal, centred_form, identity_form, whole_form_of_rows
 
 # Operations of the search before it can first end, for each number of the matrices and each value.
@@ -133,9 +133,11 @@ def _least_total(
         if together[number] > 0:
             R = root_of_rows(kinds, counts[:, place].tolist())[:, used]
             blocks.append(R * (together[number] / sizes[place]))
-    found = least_total(
-        Columns(blocks), tol=request.tol / 2, time_limit=watch.deadline.left, progress=watch.listener
-    )
+    tol = request.tol / 2
+    found = least_total(Columns(blocks), tol=tol, time_limit=watch.deadline.left, progress=watch.listener)
+    if not found.has_converged and found.ended != "deadline":
+        # Many values of Z that serve nearly alike, as those of a mean do, keep Newton's method busy.
+        found = second_try(found, blocks, Run(tol, Watch(watch.deadline, watch.listener, found.steps)))
     # Where products without weight are alone in a block, nothing is asked of it.
     of_group = np.cumsum(together > 0) - 1
     roots = []
@@ -146,7 +148,7 @@ def _least_total(
         roots.append(root)
     q = np.zeros(n)
     q[used] = found.q
-    return SharedNoise(q, [], roots, found.steps, found.ended)
+    return SharedNoise(q, [], roots, found.steps, found.ended, how=found.how)
 
 
 def _alike(counts: Array) -> tuple[Array, Array]:

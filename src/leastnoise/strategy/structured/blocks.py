@@ -183,13 +183,7 @@ class Structured(OverAxes[View]):
     def n_measured(self) -> int:
         return sum(math.prod(shape) for shape in self.block_shapes)
 
-    def dense(self) -> Array:
-        """The integer rows over all cells, (n_measured, n_cells), exactly; refused above 10⁷ entries.
-
-        Raises:
-            TooLargeError: if there are more.
-        """
-        self._require_writable()
+    def _all_rows(self) -> Array:
         rows = []
         for block in self.blocks:
             forms = self.block_forms(block)
