@@ -241,7 +241,7 @@ def test_what_is_too_large_is_left_to_residuals(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_values_that_serve_nearly_alike_do_not_keep_the_search_busy() -> None:
-    """A mean: all but its two ends lose their weight in the end, slowly. Newton's method stopped 1.9 % short."""
+    """A mean: all values but its two ends lose their weight, slowly. Newton's method stopped 1.9 % short."""
     schema = ln.Schema(month=range(24), region=range(4), sex=range(2), age=range(7), nights=range(31))
     asked = [
         ln.Prefix("month"),
