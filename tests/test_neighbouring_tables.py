@@ -25,8 +25,8 @@ from neighbours_values import OTHER, Form, arrow_form
 from support import extra
 
 # Cases in each source, of four pairs each; connections are slow to open.
-QUICK = 3
-THOROUGH = 20
+QUICK = 5
+THOROUGH = 40
 SLOW = ("duckdb", "ibis", "xlsx")
 # Fewer cases than these tell nothing of shares.
 FEW = 10

@@ -12,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from leastnoise.query import is_null
+from leastnoise.query.schema.attribute import MAX_DIGITS
 
 # The type of columns of text that are made here.
 TEXT = pa.large_string()
@@ -63,6 +64,8 @@ def written(value: Any, mark: str = ".") -> str | None:
         if isinstance(value, int):
             # Decimal writes any number of digits; str() stops at 4,300.
             text = str(Decimal(value))
+        elif isinstance(value, Decimal) and value.is_finite():
+            text = _digits_of(value).replace(".", mark)
         elif isinstance(value, (float, np.floating)) and abs(float(value)) < 2**53 and value == int(value):
             text = str(int(value))
         else:
@@ -72,3 +75,13 @@ def written(value: Any, mark: str = ".") -> str | None:
         return text if is_text(text) else None
     except Exception:
         return None
+
+
+def _digits_of(value: Decimal) -> str:
+    """A decimal without an exponent; where that has more digits than are told apart, another as far away."""
+    sign, size = "-" if value.is_signed() else "", value.adjusted() if value else 0
+    if not value and abs(value.adjusted()) > MAX_DIGITS:
+        return "0"
+    if size > MAX_DIGITS:
+        return f"{sign}1{'0' * MAX_DIGITS}"
+    return f"{sign}0.{'0' * MAX_DIGITS}1" if size < -MAX_DIGITS else f"{value:f}"
