@@ -312,7 +312,7 @@ def test_a_strategy_keeps_its_own_rows() -> None:
 
 def test_large_strategies_are_not_written_out() -> None:
     strategy = Strategy(np.zeros((2, 5_000_001), dtype=int), scale=1, noise="gaussian")
-    with refuses(TooLargeError, "strategy", (2, 5000001), "2 x 5,000,001 entries;", "Use apply()"):
+    with refuses(TooLargeError, "strategy", (2, 5000001), "2 x 5,000,001 entries;", "use apply()"):
         strategy.dense()
 
 

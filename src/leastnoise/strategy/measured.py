@@ -313,6 +313,7 @@ class Measured(ABC):
                 f"{MAX_DENSE_STRATEGY:,} are written out",
                 field="strategy",
                 given=(self.n_measured, n),
+                remedy="use apply() or adjoint()",
             )
 
     def _require_listable(self, most: int = MAX_LISTED) -> None:
