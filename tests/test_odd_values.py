@@ -168,8 +168,8 @@ def test_a_value_that_fails_is_noticed(tmp_path: Path, monkeypatch: pytest.Monke
 
 def test_decimals_are_their_digits_whatever_their_exponent() -> None:
     """As `Attribute.place` says of one; none takes the memory that its digits would."""
-    values = [Decimal(text) for text in ("1E+3", "1E+9999", "-1E+999999999", "1E-999999999", "0E+999999", "1.50")]
-    frame = pandas.DataFrame({"v": pandas.Series(values, dtype=object)})
+    texts = ("1E+3", "1E+9999", "-1E+999999999", "1E-999999999", "0E+999999", "1.50")
+    frame = pandas.DataFrame({"v": pandas.Series(list(map(Decimal, texts)), dtype=object)})
     clamped = Integers(range(999, 1002), outside="clamp")
     assert vectorize(frame, Schema(v=clamped)).vector().tolist() == [2, 1, 1]
     assert vectorize(frame, Schema(v=["1000", "1.50", "0"])).vector().tolist() == [1, 1, 1]
