@@ -27,7 +27,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import LargeGap, LeastnoiseError, SharedEnds
+from leastnoise.core.errors import LargeGap, LeastnoiseError, RecordsNotCounted, SharedEnds
 from oracle_cases import (
     DATA_DEPENDENT,
     Case,
@@ -214,6 +214,7 @@ def run_case(seed: int, number: int, part: str) -> Judged:
         # Ranges that are drawn may share their ends, and each counts them.
         warnings.simplefilter("ignore", SharedEnds)
         warnings.simplefilter("ignore", LargeGap)
+        warnings.simplefilter("ignore", RecordsNotCounted)
         try:
             if part == "b":
                 return Judged(case, judged_noise(case, Path(folder), np.random.default_rng([seed, number])))

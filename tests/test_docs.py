@@ -293,7 +293,18 @@ def people(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return target
 
 
+@pytest.fixture
+def own_registers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a page registers is known on that page alone."""
+    monkeypatch.setattr(strategies, "_ADDED", dict(strategies._ADDED))
+    kinds = dict(QUERY_KINDS)
+    yield
+    for kind in set(QUERY_KINDS) - set(kinds):
+        del QUERY_KINDS[kind]
+
+
 @pytest.mark.thorough
+@pytest.mark.usefixtures("own_registers")
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_every_block_of_a_page_runs(
     page: Path, people: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
