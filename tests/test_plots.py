@@ -130,8 +130,8 @@ def test_an_ordered_attribute_is_a_line_within_its_band() -> None:
         (line,), (band,) = (elements(picture, "path", f"{kind} s1") for kind in ("line", "band"))
         places = [tuple(map(float, p.split())) for p in re.split("[ML]", line.get("d") or "")[1:]]
         y, answers = np.array(places)[:, 1], release[name]["answer"].to_numpy()
-        # The picture has the shape of the answers: one straight line maps one to the other. Places are rounded
-        # to tenths, and so is the line that fits them best at most as far from the true one.
+        # The picture has the shape of the answers: one straight line maps one to the other. Places are
+        # rounded to tenths, and the line that fits them best is at most as far from the true one.
         slope, start = np.polyfit(answers, y, 1)
         assert slope < 0 and y == pytest.approx(start + slope * answers, abs=0.05 + 0.05)
         assert (band.get("d") or "").count("L") == 2 * 30 - 1
