@@ -287,7 +287,7 @@ def test_a_twin_that_trusts_its_decomposition_proves_too_much(monkeypatch: pytes
 
     monkeypatch.setattr(absolute_error, "svd", stretched)
     weaker = certify(plan.workload, plan)
-    assert weaker.lower_bound <= plan.certificate.lower_bound
+    assert weaker.lower_bound <= plan.certificate.lower_bound * (1 + ROUNDING)
     monkeypatch.setattr(absolute_error, "distance_from_identity", lambda matrix: 0.0)
     with refuses(DesignError, "workload", ..., "contradict"):
         certify(plan.workload, plan)

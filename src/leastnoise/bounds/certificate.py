@@ -42,7 +42,7 @@ from leastnoise.core.notebook import NotebookValue
 from leastnoise.core.operators import Array
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import MEAN_ABSOLUTE, Objective, Targets, Workload
-from leastnoise.strategy import Measured, OverClasses, is_within, spare_of
+from leastnoise.strategy import Measured, is_within, spare_of
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
 
@@ -148,9 +148,8 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
         return _data_dependent(workload, plan)
     spare = _checked_spare(workload, plan, strategy)
     unit_variance = _unit_variance(plan.privacy) if plan.has_goal else _change(plan.privacy)
-    if isinstance(strategy, OverClasses):
-        # Cells that no query tells apart may share their weight in the bound, and do in the strategy.
-        workload, strategy = _over_classes(workload, strategy)
+    # Cells that no query tells apart may share their weight in the bound, and do in the strategy.
+    workload, strategy = _merged(workload, strategy)
     witness, lower_bound, size = _proved(
         workload, objective, plan.privacy, plan.witness, spare, unit_variance=unit_variance
     )
@@ -169,20 +168,20 @@ def certify(workload: Workload, plan: _PlanLike) -> Certificate:
     return Certificate(achieved, lower_bound, status, witness, unit, strategy.noise.label)
 
 
-def _over_classes(workload: Workload, strategy: OverClasses) -> tuple[Workload, Measured]:
-    """The queries over one cell of each class, found anew from the queries, and what is measured of these.
+def _merged(workload: Workload, strategy: Measured) -> tuple[Workload, Measured]:
+    """The queries over cells that a strategy tells apart, found anew from the queries, and what is measured.
 
     Raises:
-        DesignError: if some query tells cells of one class apart.
+        DesignError: if some query tells cells apart that it does not.
     """
-    reduced = strategy.classes.reduced(workload)
-    if reduced is None:
+    found = strategy.merged(workload)
+    if found is None:
         raise DesignError(
             "the strategy measures classes of cells that the queries tell apart",
             field="strategy",
             remedy="certify the workload that the plan was designed for",
         )
-    return reduced, strategy.inner
+    return found
 
 
 def _data_dependent(workload: Workload, plan: _PlanLike) -> Certificate:

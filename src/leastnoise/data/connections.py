@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError
 from leastnoise.core.extras import missing_package
+from leastnoise.data.raw_table import BATCH_RECORDS
 
 _T = TypeVar("_T")
 
@@ -51,6 +52,13 @@ def withheld(step: str, run: Callable[[], _T]) -> _T:
         remedy="check that the table opens in its own program, that its columns are plain text or "
         "numbers, and that there is enough memory",
     )
+
+
+def reader_of(relation: Any) -> Any:
+    """The record batches of a relation; it is not held as a whole."""
+    # Until DuckDB 1.4 under another name.
+    read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
+    return read(BATCH_RECORDS)
 
 
 def requirement_of(engine: str) -> str:

@@ -13,13 +13,13 @@ Tables are never held as a whole: they come in batches, from one query, so one v
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any
 
 from leastnoise.core.errors import DataError
 from leastnoise.data.addresses import opened_address, opened_lake
 from leastnoise.data.columns import column_places
-from leastnoise.data.connections import ENGINES, STATISTICS
+from leastnoise.data.connections import ENGINES, STATISTICS, reader_of
 from leastnoise.data.file_format import FileFormat
 from leastnoise.data.file_names import is_address, lake_of
 from leastnoise.data.ibis_tables import IbisTable, unknown_type
@@ -112,16 +112,12 @@ class DuckTable(IbisTable):
     """A table or an expression of Ibis on DuckDB."""
 
     def _types(self, names: Sequence[str]) -> list[Any]:
-        with self._asked(names) as relation, reader_of(relation.limit(0)) as reader:
-            return list(reader.schema.types)
+        return _types_of(self._asked(names))
 
     def _read(
         self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
     ) -> Iterator[list[Any]]:
-        # An open reader would keep the connection.
-        with self._asked(names) as relation, reader_of(relation) as reader:
-            for batch in reader:
-                yield batch.columns
+        return _columns_of(self._asked(names))
 
     def stop(self) -> None:
         """Have DuckDB end the query."""
@@ -144,17 +140,13 @@ class DuckRelation(RawTable):
 
     def types(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """The Arrow types that DuckDB has for the columns, asked without reading a record."""
-        with self._asked(names) as relation, reader_of(relation.limit(0)) as reader:
-            return [(kind,) for kind in reader.schema.types]
+        return [(kind,) for kind in _types_of(self._asked(names))]
 
     def batches(
         self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
     ) -> Iterator[list[Any]]:
         """The columns, from one query; the connection must not be used for anything else meanwhile."""
-        # An open reader would keep the connection.
-        with self._asked(names) as relation, reader_of(relation) as reader:
-            for batch in reader:
-                yield batch.columns
+        return _columns_of(self._asked(names))
 
     @contextmanager
     def _asked(self, names: Sequence[str]) -> Iterator[Any]:
@@ -223,8 +215,15 @@ def _plain_types(relation: Any) -> Any:
     return relation.project(", ".join(listed))
 
 
-def reader_of(relation: Any) -> Any:
-    """The record batches of a relation; it is not held as a whole."""
-    # Until DuckDB 1.4 under another name.
-    read = getattr(relation, "to_arrow_reader", None) or relation.fetch_record_batch
-    return read(BATCH_RECORDS)
+def _types_of(asked: AbstractContextManager[Any]) -> list[Any]:
+    """The Arrow types of a relation, without reading a record."""
+    with asked as relation, reader_of(relation.limit(0)) as reader:
+        return list(reader.schema.types)
+
+
+def _columns_of(asked: AbstractContextManager[Any]) -> Iterator[list[Any]]:
+    """The columns of a relation, batch by batch."""
+    # An open reader would keep the connection.
+    with asked as relation, reader_of(relation) as reader:
+        for batch in reader:
+            yield batch.columns

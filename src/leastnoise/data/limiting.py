@@ -17,16 +17,16 @@ import pyarrow as pa
 
 from leastnoise.core.extras import require
 from leastnoise.data.arrow_values import bits, stored
+from leastnoise.data.connections import STATISTICS, reader_of
 from leastnoise.data.counting import Placed, Question
 from leastnoise.data.placing import code_type
-from leastnoise.data.raw_table import BATCH_RECORDS
 
 # The engine of one question: no files, no extensions, no statistics of what it is given.
 SETTINGS = (
     "autoinstall_known_extensions=false",
     "autoload_known_extensions=false",
     "enable_progress_bar=false",
-    "disabled_optimizers='statistics_propagation'",
+    f"disabled_optimizers='{STATISTICS}'",
     "enable_external_access=false",
     "lock_configuration=true",
 )
@@ -97,7 +97,7 @@ def limited(records: Iterable[Placed], question: Question) -> Iterator[Placed]:
     time = None if question.earliest_by is None else names.index(question.earliest_by)
     query = kept_records(sizes, min(question.limit or 0, 2**62), time)
     with sorting_engine(records, sizes) as engine:
-        for batch in engine.sql(query).to_arrow_reader(BATCH_RECORDS):
+        for batch in reader_of(engine.sql(query)):
             *codes, rest = batch.columns
             yield Placed([stored(column) for column in codes], bits(rest))
 

@@ -34,8 +34,7 @@ from leastnoise.data.arrow_values import (
     readable_texts,
     stored,
 )
-from leastnoise.query import text_of
-from leastnoise.query.schema.calendar import SECONDS_OF_DAY
+from leastnoise.query import SECONDS_OF_DAY, text_of
 
 # Whole numbers below this in size are told apart by floats with as many bits of precision.
 _WHOLE_BELOW = {"double": 2**53, "float": 2**24, "halffloat": 2**11}

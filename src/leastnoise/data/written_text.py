@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from leastnoise.query import is_null
-from leastnoise.query.schema.attribute import MAX_DIGITS
+from leastnoise.query import MAX_DIGITS, is_null
 
 # The type of columns of text that are made here.
 TEXT = pa.large_string()
@@ -70,7 +69,7 @@ def written(value: Any, mark: str = ".") -> str | None:
             text = str(int(value))
         else:
             text = str(value)
-            if mark != "." and isinstance(value, (float, np.floating, Decimal)):
+            if mark != "." and isinstance(value, (float, np.floating)):
                 text = text.replace(".", mark)
         return text if is_text(text) else None
     except Exception:

@@ -80,6 +80,7 @@ from leastnoise.query.queries.targets import in_counts
 from leastnoise.query.query_blocks import QueryBlock
 from leastnoise.query.ratio_rows import RatioRows
 from leastnoise.query.schema.attribute import (
+    MAX_DIGITS,
     Attribute,
     Value,
     compare_numbers,
@@ -116,6 +117,7 @@ __all__ = [
     "LAST_SECOND",
     "MAX_CASE_ENTRIES",
     "MAX_DEPTH",
+    "MAX_DIGITS",
     "MAX_PAIRS",
     "MEAN_ABSOLUTE",
     "NORMAL_FORMS",

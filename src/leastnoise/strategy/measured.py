@@ -232,6 +232,13 @@ class Measured(ABC):
         other._check_noise()
         return other
 
+    def merged(self, workload: Workload) -> tuple[Workload, Measured] | None:
+        """The queries, and what is measured, over cells that neither tells apart, where the kind merges any.
+
+        None where the queries tell cells apart that are measured as one.
+        """
+        return workload, self
+
     @abstractmethod
     def can_answer_all(self, workload: Workload) -> bool:
         """Whether every query of a workload can be answered without bias."""

@@ -141,6 +141,10 @@ class OverClasses(Measured):
             )
         return found
 
+    def merged(self, workload: Workload) -> tuple[Workload, Measured] | None:
+        found = self.classes.reduced(workload)
+        return None if found is None else (found, self.inner)
+
     def can_answer_all(self, workload: Workload) -> bool:
         found = self.classes.reduced(workload)
         return found is not None and self.inner.can_answer_all(found)

@@ -127,13 +127,14 @@ def _rank(option: _Option, request: Request) -> tuple[float, float]:
 def _tables(request: Request, question: ProductRequest) -> _Option:
     products = question.products
     sets = _sets_below(products.sets)
-    costs = _costs(products, question.weights, sets)
+    energies = _energies(products)
+    costs = _costs(products, energies, question.weights, sets)
     needed, largest = np.zeros(len(sets)), math.inf
     if question.caps is not None:
         caps = question.caps * (1 - ROUNDING)
         if request.objective.kind == "total-within-caps":
             caps = caps * float(request.privacy.column_budget)
-        needed, largest = _needed_by_targets(products, caps, sets)
+        needed, largest = _needed_by_targets(products, energies, caps, sets)
     shares = _at_least(needed, costs) if largest < 1 or question.caps is None else needed / needed.sum()
     # A set that counts for nothing is measured all the same where a query without weight needs it.
     shares = np.where(shares > 0, shares, _LEAST_SHARE * float(shares.max(initial=1.0)))
@@ -156,7 +157,10 @@ def _sets_below(tables: tuple[AxisSet, ...]) -> list[AxisSet]:
     return sorted(found, key=lambda part: (len(part), part))
 
 
-def _energies(products: Products) -> list[list[tuple[float, float, float]]]:
+_Energies = list[list[tuple[float, float, float]]]
+
+
+def _energies(products: Products) -> _Energies:
     """For every axis and kind: (E, M, the largest squared length of a row)."""
     found = []
     for n, kinds in zip(products.sizes, products.kinds, strict=True):
@@ -173,10 +177,10 @@ def _energies(products: Products) -> list[list[tuple[float, float, float]]]:
     return found
 
 
-def _costs(products: Products, weights: Array, sets: list[AxisSet]) -> Array:
+def _costs(products: Products, energies: _Energies, weights: Array, sets: list[AxisSet]) -> Array:
     """c_s for every set."""
     place = {s: i for i, s in enumerate(sets)}
-    energies, sizes = _energies(products), products.sizes
+    sizes = products.sizes
     found = np.zeros(len(sets))
     for term, weight in zip(products.terms, weights.tolist(), strict=True):
         if weight <= 0:
@@ -191,9 +195,11 @@ def _costs(products: Products, weights: Array, sets: list[AxisSet]) -> Array:
     return found
 
 
-def _needed_by_targets(products: Products, caps: Array, sets: list[AxisSet]) -> tuple[Array, float]:
+def _needed_by_targets(
+    products: Products, energies: _Energies, caps: Array, sets: list[AxisSet]
+) -> tuple[Array, float]:
     """Shares of all sets that meet every cap at profile 1, and what they add up to."""
-    energies, place = _energies(products), {s: i for i, s in enumerate(sets)}
+    place = {s: i for i, s in enumerate(sets)}
     least: dict[AxisSet, float] = {}
     for term, cap in zip(products.terms, caps.tolist(), strict=True):
         if math.isfinite(cap):
