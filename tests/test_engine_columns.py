@@ -231,26 +231,75 @@ def test_values_of_duckdb_come_as_they_are(kind: str, place: str) -> None:
     assert read(table, ["x y", "k", "x y"]) == [expected, list(range(len(expected))), expected]
 
 
-def judged(path: Path, n_more: int) -> Any:
-    """An expression of the caller's over a file whose statistics leave NaN out."""
-    numbers = [k % 4 + 0.5 for k in range(100)] + [math.nan] * 50 + [99.0] * n_more
-    pyarrow.parquet.write_table(pa.table({"x": numbers}), path)
-    engine = duckdb.connect()
-    return engine.sql(f"SELECT CASE WHEN x < 5 THEN 'in' ELSE 'out' END AS y FROM '{path}'")
+# Expressions of the caller's over a file whose statistics leave NaN out: y says where each record belongs.
+EXPRESSIONS = {
+    "computed": "SELECT CASE WHEN x < 5 THEN 'in' ELSE 'out' END AS y FROM {}",
+    "dropped": "SELECT 'in' AS y FROM {} WHERE x < 5 UNION ALL SELECT 'out' AS y FROM {} WHERE x > 5",
+    "negated": "SELECT 'out' AS y FROM {} WHERE NOT (x <= 5)",
+}
 
 
-def moved_by_one_record(folder: Path) -> int:
+def evaluated(place: str, path: Path, expression: str) -> Any:
+    """What is computed from a file, by an engine that has an optimiser."""
+    import polars
+
+    if place == "polars":
+        return polars.SQLContext(t=polars.scan_parquet(path)).execute(expression.replace("{}", "t"))
+    if place == "relation":
+        return duckdb.connect().sql(expression.replace("{}", f"'{path}'"))
+    engine = extra("ibis").duckdb.connect()
+    engine.con.execute(f"CREATE VIEW judged AS {expression.replace('{}', repr(str(path)))}").fetchall()
+    return engine.table("judged")
+
+
+def moved_by_one_record(place: str, folder: Path, expression: str) -> int:
     """How many counts one record changes that belongs into one cell."""
-    schema = Schema(y=("in", "out"))
-    one, two = (vectorize(judged(folder / f"{n}.parquet", n), schema).vector() for n in (0, 1))
-    return int(np.abs(one - two).sum())
+    schema, found = Schema(y=("in", "out")), []
+    for n_more in (0, 1):
+        numbers = [k % 4 + 0.5 for k in range(100)] + [math.nan] * 50 + [99.0] * n_more
+        pyarrow.parquet.write_table(pa.table({"x": numbers}), folder / f"{n_more}.parquet")
+        found.append(vectorize(evaluated(place, folder / f"{n_more}.parquet", expression), schema).vector())
+    return int(np.abs(found[1] - found[0]).sum())
 
 
-def test_no_statistics_judge_while_duckdb_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert moved_by_one_record(tmp_path) == 1
-    # The twin that must fail: what is switched off is another optimiser.
-    monkeypatch.setattr(engines, "STATISTICS", "join_order")
-    assert moved_by_one_record(tmp_path) > 1
+@pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=list(EXPRESSIONS))
+@pytest.mark.parametrize("place", ["relation", "ibis", "polars"])
+def test_no_statistics_judge_while_an_engine_is_read(place: str, expression: str, tmp_path: Path) -> None:
+    """Comparisons were dropped, and whole files passed over, by statistics that leave NaN out."""
+    assert moved_by_one_record(place, tmp_path, expression) == 1
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("expression", EXPRESSIONS.values(), ids=list(EXPRESSIONS))
+@pytest.mark.parametrize("is_cached", [False, True])
+def test_no_statistics_judge_while_spark_is_read(
+    is_cached: bool, expression: str, spark: Any, tmp_path: Path
+) -> None:
+    schema, found = Schema(y=("in", "out")), []
+    for n_more in (0, 1):
+        numbers = [k % 4 + 0.5 for k in range(100)] + [math.nan] * 50 + [99.0] * n_more
+        path = str(tmp_path / f"{n_more}.parquet")
+        pyarrow.parquet.write_table(pa.table({"x": numbers}), path)
+        frame = spark._session.read.parquet(path)
+        frame = frame.cache() if is_cached else frame
+        frame.createOrReplaceTempView("raw")
+        spark._session.sql(expression.replace("{}", "raw")).createOrReplaceTempView("judged")
+        found.append(vectorize(spark.table("judged"), schema).vector())
+        frame.unpersist()
+    assert np.abs(found[1] - found[0]).sum() == 1
+
+
+@pytest.mark.parametrize("on", ["statistics_propagation", "filter_pushdown"])
+def test_an_optimiser_that_is_switched_on_again_is_found_out(
+    on: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_HARMLESS", engines._HARMLESS | {on})
+    engines.check_duckdb.cache_clear()
+    with refuses(DataError, "table", "DuckDB"):
+        moved_by_one_record("relation", tmp_path, EXPRESSIONS["computed"])
+    # And without the probe one record would move others.
+    monkeypatch.setattr(engines, "check_duckdb", lambda: None)
+    assert max(moved_by_one_record("relation", tmp_path, one) for one in EXPRESSIONS.values()) > 1
 
 
 def test_a_connection_of_duckdb_is_left_as_it_was() -> None:

@@ -60,6 +60,7 @@ A file imports only files that stand above it here:
     placing           which cell a value belongs to: one elementwise function
     people            whose record it is
     columns           how a schema meets columns: by name and by type
+    probe             whether an engine judges each record by itself
     file_format       how files are written, as it is declared
     file_names        which files, and what their names and folders say
     spreadsheets      the rows of one sheet

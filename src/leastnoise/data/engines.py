@@ -14,26 +14,46 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, suppress
+from functools import cache
 from typing import Any
 
 from leastnoise.core.errors import DataError
 from leastnoise.data.addresses import opened_address, opened_lake
 from leastnoise.data.columns import column_places
-from leastnoise.data.connections import ENGINES, STATISTICS, reader_of
+from leastnoise.data.connections import ENGINES, reader_of
 from leastnoise.data.file_format import FileFormat
 from leastnoise.data.file_names import is_address, lake_of
 from leastnoise.data.ibis_tables import IbisTable, unknown_type
 from leastnoise.data.postgres import PostgresTable
+from leastnoise.data.probe import PAIRS, check_engine
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
 from leastnoise.data.sources import raw_table
 from leastnoise.data.spark import SparkTable
 
 # Types of DuckDB that its Arrow has no type of the same values for: asked for as their text.
 _AS_TEXT = ("HUGEINT", "UHUGEINT", "BIGNUM", "VARINT", "TIME WITH TIME ZONE")
-# Settings of DuckDB while it is read. The caller's own expressions are evaluated without statistics of the
-# table, which would let one record decide about another; texts of a batch may take more than 2 GiB; and
-# columns come in types of Arrow's own.
+# Settings of DuckDB while it is read: texts of a batch may take more than 2 GiB, and columns come in types of
+# Arrow's own.
 _SETTINGS = {"arrow_large_buffer_size": "true", "arrow_lossless_conversion": "false"}
+# The optimisers of DuckDB that rewrite a query by its form alone, or choose an order of joins. All others are off
+# while it is read, for the caller's own expressions too: some judge values by a table's statistics, which leave
+# NaN out, and the next version may bring more of them.
+_HARMLESS = frozenset(
+    {
+        "build_side_probe_side",
+        "column_lifetime",
+        "common_subexpressions",
+        "cte_inlining",
+        "deliminator",
+        "expression_rewriter",
+        "filter_pullup",
+        "in_clause",
+        "join_order",
+        "materialized_cte",
+        "unnest_rewriter",
+        "unused_columns",
+    }
+)
 # The name under which a relation's connection knows the relation while a question is asked of it.
 _VIEW = "leastnoise_relation"
 
@@ -125,6 +145,7 @@ class DuckTable(IbisTable):
 
     @contextmanager
     def _asked(self, names: Sequence[str]) -> Iterator[Any]:
+        check_duckdb()
         query, connection = self._query(names), self.backend.con
         with settings_for_reading(connection.execute):
             yield _plain_types(connection.sql(query))
@@ -150,6 +171,7 @@ class DuckRelation(RawTable):
 
     @contextmanager
     def _asked(self, names: Sequence[str]) -> Iterator[Any]:
+        check_duckdb()
         places = column_places(self._relation.columns, names)
         listed = ", ".join(f"#{place + 1} AS c{k}" for k, place in enumerate(places))
         with settings_for_reading(self._execute):
@@ -173,15 +195,16 @@ def settings_for_reading(execute: Callable[[str], Any]) -> Iterator[None]:
     listed = ", ".join(repr(name) for name in ("disabled_optimizers", *_SETTINGS))
     query = f"SELECT name, value FROM duckdb_settings() WHERE name IN ({listed})"
     before = {name: value or "" for name, value in execute(query).fetchall()}
-    off = [own for own in before["disabled_optimizers"].split(",") if own]
     wanted = {name: value for name, value in _SETTINGS.items() if before.get(name, value) != value}
     for name, value in wanted.items():
         # An engine of before has no such setting, and a locked one keeps its own.
         with suppress(Exception):
             execute(f"SET {name}='{value}'")
-    is_set = STATISTICS in off
+    known = {name for (name,) in execute("SELECT name FROM duckdb_optimizers()").fetchall()}
+    off = {own for own in before["disabled_optimizers"].split(",") if own}
+    is_set = known - off <= _HARMLESS
     if not is_set:
-        wanted["disabled_optimizers"] = ",".join([*off, STATISTICS])
+        wanted["disabled_optimizers"] = ",".join(sorted(off | (known - _HARMLESS)))
         with suppress(Exception):
             execute(f"SET disabled_optimizers='{wanted['disabled_optimizers']}'")
             is_set = True
@@ -191,8 +214,7 @@ def settings_for_reading(execute: Callable[[str], Any]) -> Iterator[None]:
             "the statistics of all records",
             field="table",
             given="a locked configuration",
-            remedy=f"begin with SET disabled_optimizers='{STATISTICS}' on that connection, or write the "
-            "table to a file and count that",
+            remedy="open it without lock_configuration, or write the table to a file and count that",
         )
     try:
         yield
@@ -201,6 +223,23 @@ def settings_for_reading(execute: Callable[[str], Any]) -> Iterator[None]:
         with suppress(Exception):
             for name in wanted:
                 execute(f"SET {name}='{before[name]}'")
+
+
+@cache
+def check_duckdb() -> None:
+    """Return if DuckDB judges each record by itself under `settings_for_reading`; tried once.
+
+    Raises:
+        DataError: if not.
+    """
+    import duckdb
+
+    with duckdb.connect(":memory:") as engine, settings_for_reading(engine.execute):
+
+        def asked(path: str, query: str) -> list[tuple[int, int]]:
+            return engine.read_parquet(path).query(PAIRS, query).fetchall()
+
+        check_engine("DuckDB", asked)
 
 
 def _plain_types(relation: Any) -> Any:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ import pyarrow as pa
 
 from leastnoise.core.errors import DataError
 from leastnoise.data.columns import column_places
+from leastnoise.data.probe import PAIRS, check_engine
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
 from leastnoise.data.written_text import text_array
 
@@ -171,10 +173,27 @@ class LazyPolarsTable(RawTable):
         self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
     ) -> Iterator[list[Any]]:
         """See `RawTable.batches`."""
+        check_polars()
         column_places(self._frame.collect_schema().names(), names)
         # Each once: the person may also be an attribute.
         found = self._frame.select(list(dict.fromkeys(names))).collect()
         yield from PolarsTable(found).batches(names, marks, dropped)
+
+
+@cache
+def check_polars() -> None:
+    """Return if polars judges each record by itself where it evaluates what is lazy; tried once.
+
+    Raises:
+        DataError: if not.
+    """
+    import polars
+
+    def asked(path: str, query: str) -> list[tuple[int, int]]:
+        found = polars.SQLContext({PAIRS: polars.scan_parquet(path)}).execute(query)
+        return list(found.collect().iter_rows())
+
+    check_engine("polars", asked)
 
 
 # ------------------------------------------------------------------ Arrow

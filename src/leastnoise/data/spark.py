@@ -25,12 +25,19 @@ from leastnoise.data.arrow_values import stored
 from leastnoise.data.connections import asked_of
 from leastnoise.data.counting import Placed, Question, Tally, count_batches, placed_batches
 from leastnoise.data.ibis_tables import IbisTable, unknown_type
+from leastnoise.data.probe import PAIRS, check_engine
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords
 
-# Settings of Spark while it is read: batches as large as elsewhere, and texts of a batch beyond 2 GiB.
+# Settings of Spark while it is read: batches as large as elsewhere, and texts of a batch beyond 2 GiB. The
+# caller's own conditions are evaluated record by record, not by statistics of files, folders and cached tables,
+# which leave NaN out.
 _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_RECORDS),
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
+    "spark.sql.parquet.filterPushdown": "false",
+    "spark.sql.orc.filterPushdown": "false",
+    "spark.sql.inMemoryColumnarStorage.partitionPruning": "false",
+    "spark.databricks.delta.stats.skipping": "false",
 }
 # Records that an executor sends at once, where the table itself is read.
 _RECORDS_SENT = 2**13
@@ -140,7 +147,9 @@ def _arrow_type(name: str, kind: Any) -> Any:
 
 
 def _check_executors(session: Any) -> None:
-    """Return if the executors of a session run Python with NumPy and PyArrow; they are asked once.
+    """Return if the executors of a session run Python with NumPy and PyArrow, and judge each record by itself.
+
+    They are asked once; and pairs of files are tried where executors see the files of this machine.
 
     Raises:
         DataError: if not.
@@ -156,7 +165,25 @@ def _check_executors(session: Any) -> None:
             "before the session starts; it must have the version of this one. Or write the table to Parquet "
             "files and count these",
         )
+    if _is_local(session):
+        check_engine("Spark", functools.partial(_asked_of, session))
     _READY.add(session)
+
+
+def _is_local(session: Any) -> bool:
+    try:
+        return str(session.sparkContext.master).startswith("local")
+    except Exception:
+        # Spark Connect has no context.
+        return False
+
+
+def _asked_of(session: Any, path: str, query: str) -> list[tuple[int, int]]:
+    session.read.parquet(f"file://{path}").createOrReplaceTempView(PAIRS)
+    try:
+        return [(row[0], row[1]) for row in session.sql(query).collect()]
+    finally:
+        session.catalog.dropTempView(PAIRS)
 
 
 def _have_packages(session: Any) -> bool:
