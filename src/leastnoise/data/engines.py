@@ -35,9 +35,9 @@ _AS_TEXT = ("HUGEINT", "UHUGEINT", "BIGNUM", "VARINT", "TIME WITH TIME ZONE")
 # Settings of DuckDB while it is read: texts of a batch may take more than 2 GiB, and columns come in types of
 # Arrow's own.
 _SETTINGS = {"arrow_large_buffer_size": "true", "arrow_lossless_conversion": "false"}
-# The optimisers of DuckDB that rewrite a query by its form alone, or choose an order of joins. All others are off
-# while it is read, for the caller's own expressions too: some judge values by a table's statistics, which leave
-# NaN out, and the next version may bring more of them.
+# The optimisers of DuckDB that rewrite a query by its form alone, or choose an order of joins. All others are
+# off while it is read, for the caller's own expressions too: some judge values by a table's statistics, which
+# leave NaN out, and the next version may bring more of them.
 _HARMLESS = frozenset(
     {
         "build_side_probe_side",

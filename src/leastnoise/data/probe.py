@@ -1,8 +1,8 @@
-"""Whether an engine keeps or drops a record by that record alone: tried with pairs of tables, before it is read.
+"""Whether an engine keeps or drops a record by that record alone: tried with pairs of tables.
 
-Nobody's expressions but the caller's run in an engine (a view, a filter, a column that is computed). Where its
-optimiser goes by a table's statistics, one record decides about others all the same: statistics leave NaN out,
-so a file is passed over whose NaN match a condition, until one more record is out of range.
+Nobody's expressions but the caller's run in an engine (a view, a filter, a column that is computed). Where
+its optimiser goes by a table's statistics, one record decides about others all the same: statistics leave NaN
+out, so a file is passed over whose NaN match a condition, until one more record is out of range.
 """
 
 # ruff: noqa: S608 - the query is put together from words of this file.
@@ -19,7 +19,7 @@ import pyarrow.parquet
 
 from leastnoise.core.errors import DataError
 
-# Conditions about NaN beside numbers below 4,000; one more record, of 5,000, must change nothing for the others.
+# Conditions about NaN beside numbers below 4,000; one more record, of 5,000, must change nothing for others.
 _CONDITIONS = (
     "{} > 4000",
     "{} < 4000",
@@ -57,8 +57,8 @@ def check_engine(name: str, asked: Callable[[str, str], Iterable[tuple[int, int]
     if found[0] == found[1]:
         return
     raise DataError(
-        f"this version of {name} goes by the statistics of a table where it should judge each record by itself: "
-        "one record would decide about others",
+        f"this version of {name} goes by the statistics of a table where it should judge each record by "
+        "itself: one record would decide about others",
         field="table",
         given=name,
         remedy=f"write the table to a file with another version of {name}, and count that",

@@ -29,8 +29,8 @@ from leastnoise.data.probe import PAIRS, check_engine
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords
 
 # Settings of Spark while it is read: batches as large as elsewhere, and texts of a batch beyond 2 GiB. The
-# caller's own conditions are evaluated record by record, not by statistics of files, folders and cached tables,
-# which leave NaN out.
+# caller's own conditions are evaluated record by record, not by statistics of files, folders and cached
+# tables, which leave NaN out.
 _SETTINGS = {
     "spark.sql.execution.arrow.maxRecordsPerBatch": str(BATCH_RECORDS),
     "spark.sql.execution.arrow.useLargeVarTypes": "true",
@@ -147,9 +147,9 @@ def _arrow_type(name: str, kind: Any) -> Any:
 
 
 def _check_executors(session: Any) -> None:
-    """Return if the executors of a session run Python with NumPy and PyArrow, and judge each record by itself.
+    """Return if executors run Python with NumPy and PyArrow, and Spark judges each record by itself.
 
-    They are asked once; and pairs of files are tried where executors see the files of this machine.
+    Both are tried once; the second only where executors see the files of this machine.
 
     Raises:
         DataError: if not.
