@@ -57,7 +57,6 @@ from leastnoise.planning.oblique.proposal import (
     with_small_weights,
 )
 from leastnoise.planning.oblique.row_variances import RowsTakeTooLong, leading_rows, totals_of
-from leastnoise.planning.oblique.shared_axis import SharedAxis, share_axis
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.oblique.within_caps import lower_total
@@ -65,6 +64,7 @@ from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within
+from leastnoise.strategy import BlockProposal
 
 # Pairs of a product and one of its blocks, at most: each is looked at.
 MAX_PIECES = 2_000_000
@@ -175,8 +175,12 @@ def _find(request: Request) -> SearchResult:
         how = f"{split.sweeps} sweeps over the attributes"
         witness, ended = proof_of_total(request, split, question.weights)
         shared = _shared_axis(request, question.products, weights)
-        if shared is not None and shared.total < split.total * (1 - _WORTH_SHARING):
-            return _found_by_sharing(request, shared, witness, [*endings, shared.ended, ended])
+        if shared is not None and shared[0] < split.total * (1 - _WORTH_SHARING):
+            _, proposal, how, shared_ended = shared
+            note = f"oblique residuals of {len(question.products.terms):,} products, with {how}"
+            return SearchResult(
+                proposal, witness, "stopped", note, worst_ending([*endings, shared_ended, ended])
+            )
         return _found(request, split, witness, how, [*endings, ended])
     assert question.caps is not None
     if kind == "largest":
@@ -192,27 +196,18 @@ def _find(request: Request) -> SearchResult:
     return _find_within_caps(request, question)
 
 
-def _shared_axis(request: Request, products: Products, weights: Array) -> SharedAxis | None:
+def _shared_axis(
+    request: Request, products: Products, weights: Array
+) -> tuple[float, BlockProposal, str, Ended] | None:
     """Attributes asked in many ways as one axis with rows of its own in every block; None where none are."""
     if request.privacy.relation.replaces or request.over is not None:
         return None
+    deadline = _deadline(request).part(_SHARING)
     try:
-        return share_axis(products, weights, deadline=_deadline(request).part(_SHARING))
+        return optimum.beside_residuals(products, weights, tol=max(request.tol, LEAST_TOL), deadline=deadline)
     except DesignError:
         # What residuals have found serves all the same.
         return None
-
-
-def _found_by_sharing(
-    request: Request, shared: SharedAxis, witness: ProductWitness, endings: Sequence[Ended]
-) -> SearchResult:
-    name = " and ".join(shared.products.axes[shared.place].names)
-    note = (
-        f"oblique residuals of {len(shared.products.terms):,} products, with rows of its own over {name} for "
-        f"each of {len(shared.blocks):,} sets of other attributes"
-    )
-    proposal = shared.proposal(tol=max(request.tol, LEAST_TOL))
-    return SearchResult(proposal, witness, "stopped", note, worst_ending(endings))
 
 
 def _least_largest(

@@ -6,8 +6,8 @@ See `optimum`, which has a matrix over Z for every set of the other attributes.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -18,9 +18,9 @@ from leastnoise.core.progress import Ended
 from leastnoise.planning.families.marginals import row_variances
 from leastnoise.planning.families.product_requests import common_axes, uniform
 from leastnoise.planning.method import Request
-from leastnoise.planning.oblique.axis_split import asked_basis
+from leastnoise.planning.oblique.axis_split import Placed, asked_basis
 from leastnoise.planning.oblique.tied_axes import tied
-from leastnoise.query import AxisRows, Lattice, Products
+from leastnoise.query import AxisRows, AxisSet, Lattice, Products
 
 # Numbers of all matrices over the shared axis together, at most: a gigabyte with what is made from them.
 # Three sets over 45 by 45 values have 12 million and take 40 s on one core.
@@ -37,17 +37,50 @@ class SharedProducts:
     Attributes:
         axis: the place of Z.
         common: axes that all products ask alike, which are factored out.
+        grouped: axes beside Z of which groups of one size are asked too.
+        placed: their residual rows, by block and axis; as if only values were asked where there are none.
     """
 
     products: Products
     axis: int
     common: tuple[int, ...]
+    grouped: AxisSet = ()
+    placed: Mapping[tuple[AxisSet, int], Placed] = field(default_factory=dict)
 
     @cached_property
     def lattice(self) -> tuple[Lattice, Array]:
         """The sets s and a_js, (products, sets)."""
         lattice, A = row_variances(self.products, (self.axis, *self.common))
-        return lattice, A.toarray()
+        found = A.toarray()
+        if not self.grouped:
+            return lattice, found
+        # The mean variance of the rows of a kind takes the place of that of a value.
+        for j, number in np.argwhere(found).tolist():
+            term, s = self.products.terms[j], lattice.subsets[number]
+            for a, kind in zip(term.places, term.kinds, strict=True):
+                if a in self.grouped:
+                    size, asked = self.products.sizes[a], self.products.kinds[a][kind]
+                    own = self.rho(s, a, kind) / (1 - 1 / size) ** 2 if a in s else float(asked.gram.sum())
+                    found[j, number] *= own / asked.n_rows
+        return lattice, found
+
+    def rho(self, s: AxisSet, a: int, kind: int) -> float:
+        """What a kind of rows of an axis in groups costs in a block."""
+        if (s, a) in self.placed:
+            return float(self.placed[s, a].rho[self.kinds_in[s, a].index(kind)])
+        return float(self.products.kinds[a][kind].n_rows * (1 - 1 / self.products.sizes[a]) ** 2)
+
+    @cached_property
+    def kinds_in(self) -> dict[tuple[AxisSet, int], tuple[int, ...]]:
+        """By block and axis in groups, the kinds of rows that products ask of the axis there."""
+        lattice, A = row_variances(self.products, (self.axis, *self.common))
+        found: dict[tuple[AxisSet, int], set[int]] = {}
+        for j, number in zip(*(own.tolist() for own in A.nonzero()), strict=True):
+            term = self.products.terms[j]
+            for a, kind in zip(term.places, term.kinds, strict=True):
+                if a in self.grouped and a in lattice.subsets[number]:
+                    found.setdefault((lattice.subsets[number], a), set()).add(kind)
+        return {key: tuple(sorted(kinds)) for key, kinds in found.items()}
 
     def kind(self, j: int) -> AxisRows:
         """What a product asks of Z: its rows, or their sum."""
@@ -135,6 +168,7 @@ class SharedNoise:
         q: weights of the values of Z.
         p: of the queries of every product, one for each row of Z; none for a total.
         roots: for every block s rows A_s with A_sᵀA_s = X_s.
+        total: the total variance at profile 1; infinite where nothing but caps was looked at.
         grid_tol: the gap for which rows are rounded, where that is below the one asked for.
     """
 
@@ -143,6 +177,7 @@ class SharedNoise:
     roots: list[Array]
     steps: int
     ended: Ended
+    total: float = math.inf
     grid_tol: float = math.inf
     how: str = "Newton's method"
 
@@ -184,13 +219,16 @@ def free_axes(products: Products, over: str | None) -> tuple[int, ...] | None:
 def shared_products(request: Request, products: Products) -> SharedProducts | None:
     """The products with Z as one axis; None where there is no such axis, or it is too large."""
     free = free_axes(products, request.over)
-    if not free:
-        return None
     # What all products ask alike is a problem of its own, but for time, whose rows are put in order.
-    alike = set(common_axes(products))
-    if request.over is None and request.objective.kind == "total":
+    if free and request.over is None and request.objective.kind == "total":
+        alike = set(common_axes(products))
         free = tuple(a for a in free if a not in alike) or free[:1]
-    size = math.prod(products.sizes[a] for a in free)
+    return with_shared(products, free) if free else None
+
+
+def with_shared(products: Products, free: AxisSet) -> SharedProducts | None:
+    """The products with some axes as one; None where it is too large."""
+    size, alike = math.prod(products.sizes[a] for a in free), common_axes(products)
     if (
         size > MAX_KINDS
         or sum(2 ** len(set(s) - {*free, *alike}) for s in products.sets) * size > MOST_NUMBERS

@@ -14,7 +14,6 @@ blocks of residual rows of some axes, the others added up, are measured independ
     largest_variance  the least largest variance
     within_caps       the least total within caps, from there
     tied_axes         small axes put together where a split of each would waste too much
-    shared_axis       axes put together, and measured by other rows in every block
     proposal          the split in integers, as blocks that can be measured
     dual_union        F and its slopes for one union of products
     dual_search       weights that prove how good it is
