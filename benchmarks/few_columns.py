@@ -11,6 +11,7 @@
     sparse-sets     200 random cell sets with a twentieth of the cells in each
     million         500 random conditions over a million cells (10^6)
     two-thousand    2,000 of them
+    wheres          5 to 60 conditions (and, or, ranges, sets) over 4 to 9 attributes of 4 to 60 values
     band, kernel    a random band of 5 and a Gaussian kernel of width 8, 256 cells
     ranges          all ranges over 1,413 values, a million queries
 
@@ -47,6 +48,22 @@ def conditions(count: int, shape: tuple[int, ...], seed: int) -> ln.Workload:
             parts.append(f"({NAMES[a]} >= {low} and {NAMES[a]} <= {high})")
         queries.append(ln.Where((" or " if rng.random() < 0.5 else " and ").join(parts), name=f"q{j}"))
     return ln.assemble(queries, ln.Schema(**{name: range(n) for name, n in zip(NAMES, shape, strict=False)}))
+
+
+def wheres(seed: int) -> ln.Workload:
+    """5 to 60 conditions on one to three of 4 to 9 attributes of 4 to 60 values: ranges and sets, and, or."""
+    rng = np.random.default_rng([23, seed])
+    sizes = rng.integers(4, 61, int(rng.integers(4, 10))).tolist()
+    queries = []
+    for j in range(int(rng.integers(5, 61))):
+        text = ""
+        for a in rng.choice(len(sizes), size=int(rng.integers(1, 4)), replace=False).tolist():
+            low, high = np.sort(rng.integers(0, sizes[a], 2)).tolist()
+            some = tuple(rng.choice(sizes[a], size=int(rng.integers(2, 5)), replace=False).tolist())
+            part = f"(a{a} >= {low} and a{a} <= {high})" if rng.random() < 0.7 else f"a{a} in {some}"
+            text = f"({text} {('and', 'or')[int(rng.integers(2))]} {part})" if text else part
+        queries.append(ln.Where(text, name=f"q{j}"))
+    return ln.assemble(queries, ln.Schema({f"a{i}": range(size) for i, size in enumerate(sizes)}))
 
 
 def circles(count: int, side: int, seed: int) -> ln.Workload:
@@ -102,6 +119,7 @@ PROBLEMS: dict[str, tuple[Callable[[int], ln.Workload], float]] = {
     "sparse-sets": (lambda seed: cell_sets(200, 50_000, 0.05, seed), 1e-4),
     "million": (lambda seed: conditions(500, (10,) * 6, seed), 1e-3),
     "two-thousand": (lambda seed: conditions(2_000, (10,) * 6, seed), 1e-3),
+    "wheres": (wheres, 1e-6),
     "band": (lambda seed: band(256, seed), 1e-6),
     "kernel": (lambda _: kernel(256), 1e-6),
     "ranges": (lambda _: ln.assemble([ln.AllRanges("a")], ln.Schema(a=range(1_413))), 1e-6),

@@ -21,6 +21,7 @@ import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -146,14 +147,177 @@ def monthly(n: int, seed: int = 0) -> ln.Workload:
     return ln.assemble(queries, schema)
 
 
+def months(n: int, seed: int = 0) -> ln.Workload:
+    """48 to n months: two to four tables, one within ±10 to ±100, and a mean by age or sex."""
+    rng = np.random.default_rng([11, seed])
+    sizes = {"month": int(rng.integers(48, n + 1)), "region": 4, "sex": 2, "age": 7, "income": 5, "value": 31}
+    pairs = [("month", "region"), ("month", "sex"), ("age", "income"), ("region", "sex"), ("region", "age")]
+    chosen = [pairs[i] for i in rng.permutation(len(pairs))[: int(rng.integers(2, 5))]]
+    within = float(np.round(10 ** rng.uniform(1, 2), 1))
+    bound = int(rng.integers(len(chosen)))
+    queries: list[ln.Query] = [ln.Marginal(*names) for names in chosen]
+    queries[bound] = queries[bound].having(within=(within, 0.95))
+    queries.append(ln.Mean("value", by=(("age", "sex")[int(rng.integers(2))],)))
+    return ln.assemble(queries, ln.Schema({name: range(size) for name, size in sizes.items()}))
+
+
+def asked_of(name: str, size: int, rng: np.random.Generator) -> ln.Query:
+    """Some kind of rows over one attribute: values, running sums, ranges, windows, groups, a set or a sum."""
+    kind = int(rng.integers(8))
+    if kind == 0 or size == 2:
+        return ln.Marginal(name)
+    if kind == 1:
+        return ln.Prefix(name)
+    if kind == 2:
+        return ln.AllRanges(name)
+    if kind == 3:
+        width = int(rng.integers(2, size + 1))
+        return ln.Ranges(name, [(a, a + width - 1) for a in range(size - width + 1)])
+    if kind == 4:
+        ends = np.sort(rng.integers(0, size, (int(rng.integers(1, 9)), 2)), axis=1)
+        return ln.Ranges(name, [(int(low), int(high)) for low, high in np.unique(ends, axis=0)])
+    if kind == 5:
+        cuts = [0, *np.unique(rng.integers(1, size, int(rng.integers(1, 6)))).tolist(), size]
+        return ln.Ranges(name, [(low, high - 1) for low, high in pairwise(cuts)])
+    if kind == 6:
+        return ln.Where(f"{name} in {tuple(np.flatnonzero(rng.random(size) < 0.5).tolist() or [0, 1])}")
+    return ln.Sum(name)
+
+
+def any_weight(query: ln.Query, rng: np.random.Generator) -> ln.Query:
+    """The query with a weight over two decades."""
+    return query.having(weight=float(np.round(10 ** rng.uniform(-1, 1), 3)))
+
+
+def crossed(queries: Sequence[ln.Query]) -> ln.Query:
+    """All of them crossed."""
+    return math.prod(queries[1:], start=queries[0])
+
+
+def any_products(most: int, seed: int = 0) -> ln.Workload:
+    """4 to 12 products of any kinds over 4 to 6 attributes of 2 to 40 values, weights over two decades."""
+    rng = np.random.default_rng([3, seed])
+    n = int(rng.integers(4, 7))
+    sizes = np.round(np.exp(rng.uniform(math.log(2), math.log(most), n))).astype(int).tolist()
+    schema = ln.Schema({f"a{i}": range(size) for i, size in enumerate(sizes)})
+    queries = []
+    for _ in range(int(rng.integers(4, 13))):
+        chosen = rng.choice(n, size=int(rng.integers(1, 5)), replace=False).tolist()
+        queries.append(any_weight(crossed([asked_of(f"a{i}", sizes[i], rng) for i in chosen]), rng))
+    return ln.assemble(queries, schema)
+
+
+def mixed(most: int, seed: int = 0) -> ln.Workload:
+    """Any kinds of rows over one to three attributes, below `most` cells, crossed with tables of others."""
+    rng = np.random.default_rng([5, seed])
+    shared: list[int] = []
+    for _ in range(int(rng.integers(1, 4))):
+        room = most // math.prod(shared)
+        if room >= 2:
+            shared.append(int(np.exp(rng.uniform(math.log(2), math.log(min(room, 200))))))
+    others = rng.integers(2, 31, int(rng.integers(1, 4))).tolist()
+    sizes = {f"z{i}": size for i, size in enumerate(shared)} | {
+        f"v{i}": size for i, size in enumerate(others)
+    }
+    queries = []
+    for _ in range(int(rng.integers(3, 11))):
+        own = [asked_of(f"z{i}", size, rng) for i, size in enumerate(shared) if rng.random() < 0.6]
+        own += [ln.Marginal(f"v{i}") for i in range(len(others)) if rng.random() < 0.4]
+        queries.append(any_weight(crossed(own or [ln.Total()]), rng))
+    return ln.assemble(queries, ln.Schema({name: range(size) for name, size in sizes.items()}))
+
+
+def census_lists(most: int, seed: int = 0) -> ln.Workload:
+    """Tables as statistical offices list them, of ages, sexes, races in groups, households and areas."""
+    rng = np.random.default_rng([7, seed])
+    groups, each = int(rng.integers(2, 5)), int(rng.integers(2, 5))
+    ages = int(rng.integers(18, most // (groups * each) + 1))
+    races = ln.Hierarchy({f"g{g}": [f"r{g}{i}" for i in range(each)] for g in range(groups)})
+    schema = ln.Schema(age=range(ages), sex=("F", "M"), race=races, area=range(int(rng.integers(4, 60))))
+    five = [(a, min(a + 4, ages - 1)) for a in range(0, ages, 5)]
+    M = ln.Marginal
+    tables: list[ln.Query] = [
+        M("age", "sex"),
+        ln.Prefix("age") * M("sex"),
+        ln.Levels("race"),
+        M("area"),
+        ln.Levels("race") * M("area"),
+        ln.Ranges("age", five) * M("sex", "area"),
+        ln.Ranges("age", five) * ln.Levels("race"),
+        ln.Where(f"age >= {ages // 3}") * M("race", "area"),
+        ln.Prefix("age") * M("area"),
+        M("race", "sex", "area"),
+        ln.Ranges("age", five) * M("race", "sex"),
+    ]
+    chosen = [tables[i] for i in rng.permutation(len(tables))[: int(rng.integers(4, 10))]]
+    return ln.assemble([ln.Total(), *(any_weight(query, rng) for query in chosen)], schema)
+
+
+def pairs(n: int, seed: int = 0) -> ln.Workload:
+    """All tables of two of n attributes of 2 to 6 values, and up to twenty conditions on 2 to 5 of them."""
+    rng = np.random.default_rng([13, n, seed])
+    sizes = rng.integers(2, 7, n).tolist()
+    schema = ln.Schema({f"a{i}": range(size) for i, size in enumerate(sizes)})
+    queries: list[ln.Query] = [ln.Cube(*schema.names, order=(2,))]
+    for _ in range(int(rng.integers(1, 21))):
+        parts = []
+        for i in rng.choice(n, size=int(rng.integers(2, 6)), replace=False).tolist():
+            sign = ("==", ">=", "<")[int(rng.integers(3))]
+            parts.append(f"a{i} {sign} {int(rng.integers(1, sizes[i]))}")
+        queries.append(ln.Where((" and ", " or ")[int(rng.integers(2))].join(parts)))
+    return ln.assemble(queries, schema)
+
+
+def ordered(n: int, seed: int = 0) -> ln.Workload:
+    """Running sums and wide windows over n moments, crossed with one and two small attributes."""
+    schema = ln.Schema(moment=range(n), sex=("F", "M"), region=range(5))
+    wide = [(a, a + n // 4 - 1) for a in range(0, n - n // 4 + 1, max(n // 100, 1))]
+    queries = [
+        ln.Prefix("moment") * ln.Marginal("sex"),
+        ln.Ranges("moment", wide) * ln.Marginal("region"),
+        ln.Marginal("sex", "region"),
+    ]
+    return ln.assemble(queries, schema)
+
+
+def six_products(n: int, seed: int = 0) -> ln.Workload:
+    """Six products of tables, running sums and ranges of two or three of 16, 12, 5 and 4 values."""
+    rng = np.random.default_rng([17, seed])
+    sizes = (16, 12, 5, 4)
+    schema = ln.Schema({f"a{i}": range(size) for i, size in enumerate(sizes)})
+    kinds = (ln.Marginal, ln.Prefix, ln.AllRanges)
+    queries = []
+    for _ in range(6):
+        chosen = rng.choice(4, size=int(rng.integers(2, 4)), replace=False).tolist()
+        queries.append(any_weight(crossed([kinds[rng.integers(3)](f"a{i}") for i in chosen]), rng))
+    return ln.assemble(queries, schema)
+
+
+def many_targets(n: int, seed: int = 0) -> ln.Workload:
+    """Forty groups of random ranges, targets over six decades; odd seeds ask for all ranges too."""
+    rng = np.random.default_rng([19, seed])
+    schema = ln.Schema(a=range(n))
+    queries: list[ln.Query] = [ln.AllRanges("a").having(stderr=1e3)] if seed % 2 else []
+    for _ in range(40):
+        ends = np.unique(np.sort(rng.integers(0, n, (50, 2)), axis=1), axis=0)
+        stderr = float(10 ** rng.uniform(-3, 3))
+        queries.append(ln.Ranges("a", [(int(low), int(high)) for low, high in ends]).having(stderr=stderr))
+    return ln.assemble(queries, schema)
+
+
+# The privacy goal of rows that name none.
+GOAL = ln.GDP(1)
+
+
 @dataclass(frozen=True)
 class Row:
-    """A workload, its sizes, and the gap that is asked of it, in per cent."""
+    """A workload, its sizes, the gap that is asked of it, in per cent, and the goal, if any."""
 
     make: Callable[[int, int], ln.Workload]
     sizes: tuple[int, ...]
     most: float
     is_random: bool = False
+    goal: ln.Goal | None = GOAL
 
 
 ROWS = {
@@ -165,6 +329,14 @@ ROWS = {
     "kinds": Row(kinds, (40,), 1e-4),
     "monthly": Row(monthly, (60,), 1e-4),
     "blocks": Row(blocks, (8,), 2.0, is_random=True),
+    "random": Row(any_products, (40,), 1.0, is_random=True),
+    "mixed": Row(mixed, (4_000,), 0.01, is_random=True),
+    "lists": Row(census_lists, (1_000,), 0.01, is_random=True),
+    "months": Row(months, (60,), 0.1, is_random=True, goal=ln.ApproxDP(epsilon=1, delta=1e-6)),
+    "pairs": Row(pairs, (15, 30, 45), 0.5, is_random=True),
+    "ordered": Row(ordered, (10_000,), 1.0),
+    "six": Row(six_products, (3_840,), 1.0, is_random=True),
+    "targets": Row(many_targets, (100,), 1e-4, is_random=True, goal=None),
 }
 
 
@@ -208,7 +380,7 @@ def run_row(name: str, size: int, given: argparse.Namespace) -> None:
     row = ROWS[name]
     found = []
     for seed in range(given.seeds if row.is_random else 1):
-        plan, seconds = designed(row.make(size, seed), ln.GDP(1), given, method=given.method)
+        plan, seconds = designed(row.make(size, seed), row.goal, given, method=given.method)
         found.append((100 * plan.certificate.gap, seconds, plan.method, plan.certificate.achieved, seed))
     gap, _, method, achieved, seed = max(found)
     slowest = max(seconds for _, seconds, *_ in found)
