@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import leastnoise as ln
+from leastnoise.core.operators import Array
 from leastnoise.query import Axis, classes_of
 from leastnoise.strategy import (
     AxisForm,
-    JointRows,
     Measured,
     OverClasses,
     ProductBlock,
@@ -58,6 +59,14 @@ def blocks_of(*axes: tuple[int, ...]) -> list[ProductBlock]:
     return [ProductBlock(own, (0,) * len(own), 3 + 2 * i) for i, own in enumerate(axes)]
 
 
+def weighted_rows(
+    axes: Sequence[Axis], forms: Sequence[AxisForm], multipliers: Array, **facts: Any
+) -> Structured:
+    """Products of rows, each with a multiplier of its own."""
+    blocks = [ProductBlock((), (), 1, weights=multipliers)]
+    return Structured(axes, [[form] for form in forms], blocks, **{"noise": "gaussian", **facts})
+
+
 def made(name: str) -> Measured:
     """Strategies of every kind, by hand."""
     facts: dict[str, Any] = {"scale": 1000, "noise": "gaussian"}
@@ -94,7 +103,7 @@ def made(name: str) -> Measured:
         rows = [np.vstack([np.full((1, n), 2), random_rows(n - 1, n, n).entries()]) for n in (4, 3, 2)]
         forms = [AxisForm("whole", own.shape[1], own) for own in rows]
         # Axes in another order than the attributes of the schema.
-        return JointRows((AGE, REGION, SEX), forms, k, **facts)
+        return weighted_rows((AGE, REGION, SEX), forms, np.asarray(k), **facts)
     if name == "combined":
         C = np.triu(np.random.default_rng(6).integers(1, 9, (5, 5)).astype(object) * 3**40)
         return combined_rows(

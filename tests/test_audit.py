@@ -47,7 +47,7 @@ from leastnoise.privacy import Ledger
 from leastnoise.release import counts, measuring, noise, not_counted
 from leastnoise.report import audit, auditing, worst_pair
 from leastnoise.report.auditing import AuditReport, detection_power
-from leastnoise.strategy import AxisForm, JointRows, Strategy, Structured, WeightedTables
+from leastnoise.strategy import AxisForm, Strategy, Structured, WeightedTables
 from support import refuses
 from test_leaks import everything_in, float_uses, numbers_in
 from test_statistics import SeededBits
@@ -706,7 +706,7 @@ PATH = [
     release.counts_of,
     Structured.block_forms,
     Structured._measured_blocks,
-    JointRows._through_rows,
+    Structured._measured_rows,
     Structured.measured_form,
     WeightedTables.measured_form,
     Structured.require_measurable,

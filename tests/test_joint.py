@@ -14,7 +14,8 @@ import leastnoise as ln
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, MethodError, PlanFileError
 from leastnoise.query import products_of
-from leastnoise.strategy import AxisForm, JointProposal, JointRows
+from leastnoise.strategy import AxisForm, JointProposal, Structured
+from strategy_kinds import weighted_rows
 
 KINDS = ("prefix", "cells", "ranges", "windows", "halves", "none")
 
@@ -51,7 +52,7 @@ def random_union(seed: int) -> ln.Workload:
     return ln.assemble([random_query(rng, schema) for _ in range(int(rng.integers(2, 4)))], schema)
 
 
-def random_rows(workload: ln.Workload, seed: int) -> JointRows:
+def random_rows(workload: ln.Workload, seed: int) -> Structured:
     """Random integer bases and multipliers: no search, so that many can be tried."""
     rng = np.random.default_rng(seed)
     products = products_of(workload)
@@ -66,7 +67,7 @@ def random_rows(workload: ln.Workload, seed: int) -> JointRows:
                 break
         forms.append(AxisForm("whole", axis.size, rows))
     k = rng.integers(1, 50, size=[axis.size for axis in products.axes])
-    return JointRows(products.axes, forms, k, scale=1000)
+    return weighted_rows(products.axes, forms, k, scale=1000)
 
 
 @pytest.mark.parametrize("seed", range(30))
@@ -128,7 +129,7 @@ def ln_tables(workload: ln.Workload, x: np.ndarray) -> Any:
 def test_nearly_noiseless_answers_are_the_counts(seed: int, tmp_path: Path) -> None:
     asked = random_union(100 + seed)
     plan = ln.design(asked, ln.GDP(1e6), method="joint", time_limit=0.3)
-    assert isinstance(plan.strategy, JointRows)
+    assert isinstance(plan.strategy, Structured)
     again = ln.load_plan(plan.save(tmp_path / "a.plan"))
     assert again.digest == plan.digest
     x = np.random.default_rng(seed).integers(0, 1_000, asked.shape[1])
@@ -145,14 +146,14 @@ def test_rows_that_nobody_needs_are_not_measured_and_what_they_tell_is_refused()
     held = AxisForm("whole", 3, np.array([[1, 1, 1], [1, 0, 0], [2, 3, 0]]))
     k = np.zeros((3, 3), dtype=np.int64)
     k[0, :] = k[:, 0] = 5
-    strategy = JointRows(products.axes, [held, held], k, scale=10)
+    strategy = weighted_rows(products.axes, [held, held], k, scale=10)
     assert strategy.n_measured == 5
     assert strategy.can_answer_all(asked)
     crossed = ln.assemble([ln.Prefix("a"), ln.Marginal("a", "b")], schema)
     assert strategy.first_unanswerable(crossed) == 3
     # Without the row of ones nothing says that totals do not need the rows left out.
     tilted = AxisForm("whole", 3, np.array([[1, 1, 2], [1, 0, 0], [2, 3, 0]]))
-    assert JointRows(products.axes, [tilted, held], k, scale=10).first_unanswerable(asked) is not None
+    assert weighted_rows(products.axes, [tilted, held], k, scale=10).first_unanswerable(asked) is not None
 
 
 def test_dependent_rows_and_wrong_multipliers_are_refused() -> None:
@@ -160,12 +161,12 @@ def test_dependent_rows_and_wrong_multipliers_are_refused() -> None:
     assert products is not None
     good, bad = np.array([[1, 2], [3, 4]]), np.array([[1, 2], [2, 4]])
     with pytest.raises(DesignError, match="independent"):
-        JointRows(products.axes, [AxisForm("whole", 2, bad)], np.array([1, 1]), scale=1)
+        weighted_rows(products.axes, [AxisForm("whole", 2, bad)], np.array([1, 1]), scale=1)
     for k in ([1, -1], [0, 0], [1, 1, 1]):
         with pytest.raises(DesignError):
-            JointRows(products.axes, [AxisForm("whole", 2, good)], np.array(k), scale=1)
+            weighted_rows(products.axes, [AxisForm("whole", 2, good)], np.array(k), scale=1)
     with pytest.raises(DesignError, match="added or removed"):
-        JointRows(
+        weighted_rows(
             products.axes, [AxisForm("whole", 2, good)], np.array([1, 1]), scale=1, neighbours="replace-one"
         )
 
@@ -226,11 +227,13 @@ def test_grids_are_within_half_a_percent_of_the_dense_optimum(name: str) -> None
 def test_a_file_with_other_multipliers_is_no_plan(tmp_path: Path) -> None:
     plan = ln.design(strips(3), ln.GDP(1), method="joint", time_limit=0.2)
     strategy = plan.strategy
-    assert isinstance(strategy, JointRows)
-    doubled = JointRows(strategy.axes, strategy.forms, 2 * strategy.multipliers, scale=strategy.scale)
+    assert isinstance(strategy, Structured) and strategy.weights is not None
+    doubled = weighted_rows(
+        strategy.axes, [own[0] for own in strategy.forms], 2 * strategy.weights, scale=strategy.scale
+    )
     assert doubled.spent == 4 * strategy.spent
     content, arrays = plan.to_parts()
-    arrays["multipliers"] = exact.to_limbs(2 * strategy.multipliers)
+    arrays["multipliers"] = exact.to_limbs(2 * strategy.weights)
     from leastnoise.planning import plan_from_parts
 
     with pytest.raises(PlanFileError):
@@ -250,8 +253,9 @@ def test_weights_too_small_for_the_grid_are_one_not_zero() -> None:
     form = AxisForm("whole", 2, np.array([[1, 1], [1, -1]]))
     omega = np.array([[1.0, 1e-300], [0.0, 1.0]])
     strategy = JointProposal(products.axes, (form, form), omega).measured_within(ln.GDP(1), tol=1e-6)
-    assert strategy.multipliers[0, 1] == 1
-    assert strategy.multipliers[1, 0] == 0
+    assert strategy.weights is not None
+    assert strategy.weights[0, 1] == 1
+    assert strategy.weights[1, 0] == 0
 
 
 @cache

@@ -6,7 +6,7 @@ looks for the distribution that explains them best. A release is made of such me
     a block of `structured`          k ⊗ M_a, of the cross table of the axes that it measures
     a weighted table of `tables`     k times the cross table itself
     the rows of `strategy`           A, of the table of all cells
-    the products of `joint_rows`     k_i ⊗ T_a[i_a, :] of all i together, of the table of all cells
+    products with a weight each      k_i ⊗ T_a[i_a, :] of all i together, of the table of all cells
     the rows of `combined_rows`      C·B, of the table of all cells added up by kind of cell
 
 Each is handed over once, with its own noise, and nothing that was made from it: the answers of a release

@@ -37,8 +37,6 @@ A module imports only modules that stand above it here:
     longest_column  the longest column of combinations of queries, exactly
     combined_rows   combinations of a workload's own queries, for few of them over many cells
     structured      blocks of products, for domains that no matrix holds
-    joint_rows      products of rows over the axes, each with a multiplier of its own
-    joint_proposal  the same from real rows and weights
     over_classes    any of these over classes of cells that no query tells apart
     changing_records  what records that change, and people who come back, shift over all periods
 """
@@ -58,8 +56,6 @@ from leastnoise.strategy.combined_rows import (
 )
 from leastnoise.strategy.grid import GRID_TOLERANCE, LEAST_SCALE_BITS, ROUNDING
 from leastnoise.strategy.integer_rows import Strategy
-from leastnoise.strategy.joint_proposal import JointProposal, joint_form
-from leastnoise.strategy.joint_rows import JointRows, needed_rows
 from leastnoise.strategy.measured import (
     MAX_DENSE_STRATEGY,
     CountTables,
@@ -78,10 +74,11 @@ from leastnoise.strategy.rounding import (
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
 from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
 from leastnoise.strategy.strategy_file import Proposal, strategy_from_parts
-from leastnoise.strategy.structured.axis_rounding import rounded_centre, split_form, whole_form
+from leastnoise.strategy.structured.axis_rounding import joint_form, rounded_centre, split_form, whole_form
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.construction import (
     BlockProposal,
+    JointProposal,
     single_block,
 )
 from leastnoise.strategy.structured.gram import ProductGram
@@ -103,7 +100,6 @@ __all__ = [
     "CountTables",
     "HeldColumns",
     "JointProposal",
-    "JointRows",
     "KnownTotal",
     "Measured",
     "MeasuredPart",
@@ -132,7 +128,6 @@ __all__ = [
     "most_moved",
     "most_of_returning",
     "most_revised",
-    "needed_rows",
     "rounded_centre",
     "rounded_rows",
     "single_block",

@@ -3,7 +3,6 @@
     integer_rows    rows over all cells, as one integer matrix
     query_rows      the same where every query is answered by its own measurement
     combined_rows   combinations of few queries over many cells
-    joint_rows      products of rows over the axes, each with a multiplier of its own
     structured      blocks of products, for domains that no matrix holds
 
 All are exact where privacy is concerned, and all answer the same questions, for any workload over the same

@@ -16,13 +16,16 @@ from leastnoise.core.operators import Array
 from leastnoise.query import Workload, classes_of
 from leastnoise.strategy.combined_rows import CombinedProposal, combined_rows
 from leastnoise.strategy.integer_rows import Strategy
-from leastnoise.strategy.joint_proposal import JointProposal
-from leastnoise.strategy.joint_rows import joint_rows_from_parts
 from leastnoise.strategy.measured import Measured
 from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.query_rows import QueryProposal, query_rows_from_plain
 from leastnoise.strategy.rounding import RealStrategy
-from leastnoise.strategy.structured.construction import BlockProposal, structured_from_parts
+from leastnoise.strategy.structured.construction import (
+    BlockProposal,
+    JointProposal,
+    structured_from_parts,
+    weighted_from_parts,
+)
 
 # What a method may propose; each is asked alike for its integers within a goal.
 Proposal = RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal
@@ -70,7 +73,7 @@ def strategy_from_parts(
     if kind == "queries":
         return query_rows_from_plain(structure, workload, **how)
     if kind == "joint":
-        return joint_rows_from_parts(structure, arrays, **how)
+        return weighted_from_parts(structure, arrays, **how)
     return structured_from_parts(structure, arrays, **how)
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Protocol
 
 import numpy as np
 
@@ -18,34 +17,6 @@ from leastnoise.query import Products, ProductTerm, Workload
 from leastnoise.strategy import laplace_tails
 from leastnoise.strategy.measured import Spread
 from leastnoise.strategy.structured.view import View
-
-
-class TermView(Protocol):
-    """A workload as a strategy sees it, product by product."""
-
-    @property
-    def products(self) -> Products:
-        """The workload's."""
-
-    @property
-    def first_unanswerable(self) -> int | None:
-        """The first row of a product of which some part is not measured; None if there is none."""
-
-    @property
-    def distance(self) -> float:
-        """How far the products that are answered lie from those asked, as in `Measured.distance_of`."""
-
-    @property
-    def constant_variances(self) -> Array:
-        """The variance of every product whose rows all have the same; NaN for others."""
-
-    @property
-    def variance_sums(self) -> Array:
-        """The sum of the variances of every product's rows."""
-
-    def term_variances(self, term: ProductTerm) -> Array:
-        """The variances of all rows of a product; axes along which nothing changes have length 1."""
-
 
 # Bounds on Σ|g|, Σg² and max|g|, g being how the measured integers enter each row of a product.
 GainNorms = Callable[[View, ProductTerm], tuple[Array, Array, Array]]
@@ -57,7 +28,7 @@ Gains = Callable[[View, ProductTerm, tuple[int, ...]], Iterator[Array]]
 _MOST_GAINS = 2**26
 
 
-def variances(view: TermView, workload: Workload) -> Array:
+def variances(view: View, workload: Workload) -> Array:
     """The variance of the answer to each query, (m,)."""
     require_room(workload.shape[0], 1, "the variances")
     result = np.empty(workload.shape[0])
@@ -66,7 +37,7 @@ def variances(view: TermView, workload: Workload) -> Array:
     return result
 
 
-def product_variances(view: TermView, number: int) -> Array | float:
+def product_variances(view: View, number: int) -> Array | float:
     """The variance of every row of a product, in the order of its labels; one number where all are equal."""
     constant = float(view.constant_variances[number])
     if not math.isnan(constant):
@@ -76,7 +47,7 @@ def product_variances(view: TermView, number: int) -> Array | float:
     return term.in_workload_order(values.reshape(-1))
 
 
-def spreads(view: TermView, workload: Workload) -> list[Spread]:
+def spreads(view: View, workload: Workload) -> list[Spread]:
     """Standard errors of each batch of a workload, from the variances that occur in it."""
     constant, sums = view.constant_variances, view.variance_sums
     blocks = np.array([term.block for term in view.products.terms])
@@ -98,7 +69,7 @@ def spreads(view: TermView, workload: Workload) -> list[Spread]:
     return result
 
 
-def total_variance(view: TermView, workload: Workload, weights: Sequence[Array]) -> float:
+def total_variance(view: View, workload: Workload, weights: Sequence[Array]) -> float:
     """Σ_j w_j v_j; for every batch its weights, one for all of its queries or one each."""
     if all(len(own) == 1 for own in weights):
         blocks = np.array([term.block for term in view.products.terms])
@@ -107,7 +78,7 @@ def total_variance(view: TermView, workload: Workload, weights: Sequence[Array])
     return math.fsum(w * variances(view, workload))
 
 
-def total_stderr(view: TermView, workload: Workload, weights: Sequence[Array]) -> float:
+def total_stderr(view: View, workload: Workload, weights: Sequence[Array]) -> float:
     """Σ_j w_j √v_j; for every batch its weights, one for all of its queries or one each."""
     if not all(len(own) == 1 for own in weights):
         w = workload.per_query(weights, "the weights")
@@ -121,7 +92,7 @@ def total_stderr(view: TermView, workload: Workload, weights: Sequence[Array]) -
     return math.fsum(totals)
 
 
-def largest_share(view: TermView, workload: Workload, caps: Sequence[Array]) -> float:
+def largest_share(view: View, workload: Workload, caps: Sequence[Array]) -> float:
     """max_j v_j/c_j; for every batch its caps, one for all of its queries or one each."""
     if all(len(own) == 1 for own in caps):
         # Not by `spreads`, which sort all variances for their median: five times the work.

@@ -25,7 +25,17 @@ the residuals and the other the total of the same centre, which is all that (2) 
 centre may be measured in several ways, in different blocks; a product is answered from the block that serves
 it best. (3) is then an upper bound.
 
-Nothing of the size of the domain is ever built: blocks are measured from cross tables of their own axes.
+A strategy of one block may have a multiplier k_i, zero or more, for every tuple i = (i_1, …, i_d) of rows of
+its axes, which are whole and hold independent rows each. With G_a = M_a⁺ the answer to a product ⊗ w_a is
+Σ_i Π_a (w_a G_a)_{i_a} · y_i/k_i, unbiased where no i with k_i = 0 has a part in it, of variance
+
+    Σ_i (σ²/k_i²) Π_a (w_a G_a)_{i_a}² .                                                                 (4)
+
+Products add up the axes that they do not mention, which is the row 1ᵀ. Where 1ᵀ is a multiple of a row of
+M_a, exactly, adding up needs that row alone, and many k_i may be zero.
+
+Nothing of the size of the domain is built: blocks are measured from cross tables of their own axes. A block
+with many multipliers is the exception: it is that of all axes, and its costs are worked out cell by cell.
 """
 
 from __future__ import annotations
@@ -43,7 +53,7 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, Identity, require_room
 from leastnoise.core.printable import in_figures
-from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
+from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, neighbours_named, noise_named
 from leastnoise.query import (
     Axis,
     AxisRows,
@@ -67,7 +77,6 @@ from leastnoise.strategy.structured.gram import (
     ProductGram,
 )
 from leastnoise.strategy.structured.integer_blocks import (
-    Columns,
     ProductBlock,
     RecordCosts,
     check_blocks,
@@ -85,6 +94,7 @@ from leastnoise.strategy.structured.reconstruction import (
     noiseless_rows,
     term_covariances,
     term_values,
+    weighted_covariances,
 )
 from leastnoise.strategy.structured.view import View
 
@@ -92,7 +102,7 @@ from leastnoise.strategy.structured.view import View
 _MAX_CHECKED = 2**16
 
 
-class Structured(OverAxes[View]):
+class Structured(OverAxes):
     """Integer blocks of products with one scale of noise; see (1).
 
     Args:
@@ -100,12 +110,16 @@ class Structured(OverAxes[View]):
         forms: how each axis is measured, in one way or in several; none where it is added up in every block.
         centres: for an axis and a history of it, the form whose centre holds; the first unless given.
         order: split axes in the order that histories speak of; rising unless given.
+
+    Attributes:
+        weights: the multiplier of every tuple of rows, where the strategy is one block that has many.
     """
 
     forms: tuple[tuple[AxisForm, ...], ...]
     blocks: tuple[ProductBlock, ...]
     centres: dict[tuple[int, AxisSet], int]
     order: tuple[int, ...]
+    weights: Array | None
 
     def __init__(
         self,
@@ -121,10 +135,15 @@ class Structured(OverAxes[View]):
     ) -> None:
         self._keep(scale=scale, noise=noise_named(noise), neighbours=neighbours_named(neighbours))
         self._check_noise()
+        blocks = tuple(
+            block if block.weights is None else block._replace(weights=exact.as_integers(block.weights))
+            for block in blocks
+        )
         self._keep(
             axes=tuple(axes),
             forms=tuple(tuple(own) for own in forms),
-            blocks=tuple(blocks),
+            blocks=blocks,
+            weights=blocks[0].weights if blocks else None,
             centres=dict(centres or {}),
             order=tuple(range(len(axes)) if order is None else order),
             _views=WeakKeyDictionary(),
@@ -134,6 +153,13 @@ class Structured(OverAxes[View]):
     def _check(self) -> None:
         check_forms(self.axes, self.forms, self.order)
         check_blocks(self.forms, self.blocks)
+        if self.weights is not None:
+            self.weights.setflags(write=False)
+            if self.noise != GAUSSIAN or self.neighbours.replaces:
+                raise DesignError(
+                    "rows with joint weights are for Gaussian noise, and records added or removed",
+                    field="noise",
+                )
         check_centres(self.forms, [(a, form) for (a, _), form in self.centres.items()])
         if self.is_simple:
             return
@@ -147,9 +173,15 @@ class Structured(OverAxes[View]):
                     )
 
     @cached_property
+    def _weighted_rows(self) -> Array:
+        """Where those multipliers are positive, in the order of the rows."""
+        assert self.weights is not None
+        return np.flatnonzero(self.weights.reshape(-1))
+
+    @cached_property
     def is_simple(self) -> bool:
-        """Whether every axis has at most one form."""
-        return all(len(own) <= 1 for own in self.forms)
+        """Whether every axis has at most one form, and every block one multiplier."""
+        return self.weights is None and all(len(own) <= 1 for own in self.forms)
 
     @cached_property
     def _rank(self) -> dict[int, int]:
@@ -181,6 +213,8 @@ class Structured(OverAxes[View]):
 
     @cached_property
     def n_measured(self) -> int:
+        if self.weights is not None:
+            return len(self._weighted_rows)
         return sum(math.prod(shape) for shape in self.block_shapes)
 
     def _all_rows(self) -> Array:
@@ -191,6 +225,8 @@ class Structured(OverAxes[View]):
             for a, axis in enumerate(self.axes):
                 own = self._entries(forms[a]) if a in forms else np.ones((1, axis.size), dtype=object)
                 total = np.kron(total, own)
+            if block.weights is not None:
+                total = (total * block.weights.reshape(-1, 1).astype(object))[self._weighted_rows]
             rows.append(total)
         return exact.as_integers(in_schema_order(self.axes, np.vstack(rows).T).T)
 
@@ -208,12 +244,12 @@ class Structured(OverAxes[View]):
     def sensitivity(self) -> int:
         return self.neighbours.cost_of_products(self._record_costs, self.noise)
 
-    @property
+    @cached_property
     def _record_costs(self) -> RecordCosts:
         return RecordCosts(self._columns, self.whole, self.blocks, self.noise.power)
 
     @property
-    def _columns(self) -> Sequence[Sequence[Columns]]:
+    def _columns(self) -> Sequence[Sequence[AxisForm]]:
         """The columns of what is measured along each axis, one of which a record meets."""
         return [[self.measured_form(form) for form in own] for own in self.forms]
 
@@ -221,6 +257,9 @@ class Structured(OverAxes[View]):
     def costliest_cell(self) -> int:
         """One axis at a time, the others staying, each step takes the value that costs most."""
         costs = self._record_costs
+        if costs.of_rows is not None:
+            worst = np.unravel_index(int(np.argmax(costs.of_rows)), costs.of_rows.shape)
+            return number_of_cell(self.axes, [int(value) for value in worst])
         values = [0] * len(self.axes)
         for _ in range(2):
             for a, axis in enumerate(self.axes):
@@ -242,19 +281,35 @@ class Structured(OverAxes[View]):
 
     def exact_answers(self, tables: CountTables) -> Array:
         self.require_measurable()
+        if self.weights is not None:
+            return self._measured_rows(np.arange(len(self.weights)), tables)
         return self._measured_blocks(self.blocks, tables)
 
     def part_tables(self, first: int, last: int) -> list[tuple[str, ...]]:
         """The tables whose counts `exact_part` asks for, by the names of their attributes."""
-        return integer_blocks.tables_asked(self.axes, self._axis_sets(self.blocks[first:last]))
+        blocks = self.blocks if self.weights is not None else self.blocks[first:last]
+        return integer_blocks.tables_asked(self.axes, [tuple(self.block_forms(block)) for block in blocks])
 
     def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
         """What the blocks from the first up to the last measure, without noise, as Python integers."""
+        if self.weights is not None:
+            return self._measured_rows(np.flatnonzero(self._n_of_first_rows)[first:last], tables)
         return self._measured_blocks(self.blocks[first:last], tables)
 
     @cached_property
+    def _n_of_first_rows(self) -> Array:
+        """How many products of each row of the first axis are measured, where each has a multiplier."""
+        assert self.weights is not None
+        return (self.weights != 0).reshape(len(self.weights), -1).sum(axis=1, dtype=np.int64)
+
+    @cached_property
     def block_starts(self) -> Array:
-        """The first of every block's integers, and after them how many there are."""
+        """The first of every block's integers, and after them how many there are.
+
+        Of one block with many multipliers, a row of the first axis with all its products is drawn at once.
+        """
+        if self.weights is not None:
+            return starts_of(self._n_of_first_rows[self._n_of_first_rows > 0])
         return starts_of(np.array([math.prod(shape) for shape in self.block_shapes], dtype=np.int64))
 
     def parts(self) -> list[MeasuredPart]:
@@ -263,7 +318,8 @@ class Structured(OverAxes[View]):
             forms = self.block_forms(block)
             names = tuple(self.axes[a].names for a in forms)
             measured = tuple(self.measured_form(form) for form in forms.values())
-            found.append(MeasuredPart(names, measured, block.multiplier))
+            k = block.multiplier if block.weights is None else block.weights.reshape(-1)
+            found.append(MeasuredPart(names, measured, k))
         return found
 
     # All cells at once ------------------------------------------------------------------------------
@@ -272,10 +328,13 @@ class Structured(OverAxes[View]):
         found = []
         for block in self.blocks:
             measured = {a: self.measured_form(form) for a, form in self.block_forms(block).items()}
-            found.append(BlockOfAxes(measured, float(block.multiplier)))
+            k = float(block.multiplier) if block.weights is None else block.weights.astype(float)
+            found.append(BlockOfAxes(measured, k))
         return found
 
-    def product_gram(self) -> ProductGram:
+    def product_gram(self) -> ProductGram | None:
+        if self.weights is not None:
+            return None
         components = []
         for number, variance in enumerate(self.component_variances.tolist()):
             inside = self.component_forms(number)
@@ -306,9 +365,6 @@ class Structured(OverAxes[View]):
         found = {tuple(a for a in piece.inside if a in split) for piece in view.pieces(term)}
         return found >= set(self.places)
 
-    def _axis_sets(self, blocks: Sequence[ProductBlock]) -> list[AxisSet]:
-        return [tuple(self.block_forms(block)) for block in blocks]
-
     def _measured_blocks(self, blocks: Sequence[ProductBlock], tables: CountTables) -> Array:
         """What some blocks measure, one after the other, without noise, as Python integers."""
         forms = [self.block_forms(block) for block in blocks]
@@ -318,6 +374,17 @@ class Structured(OverAxes[View]):
             for table, own, block in zip(counted, forms, blocks, strict=True)
         ]
         return np.concatenate(parts)
+
+    def _measured_rows(self, rows: Array, tables: CountTables) -> Array:
+        """What is measured with some rows of the first axis, where every product has a multiplier."""
+        assert self.weights is not None
+        forms = self.block_forms(self.blocks[0])
+        table = next(iter(integer_blocks.cross_tables(self.axes, [tuple(forms)], tables)))
+        matrices = [exact.as_integers(form.entries()) for form in forms.values()]
+        answers = exact.products_along_axes([matrices[0][rows], *matrices[1:]], table).reshape(-1)
+        k = self.weights[rows].reshape(-1)
+        measured = np.flatnonzero(k)
+        return np.asarray(answers[measured] * k.astype(object)[measured])
 
     def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
         return integer_blocks.block_answers(table, [self.measured_form(form) for form in forms])
@@ -352,7 +419,9 @@ class Structured(OverAxes[View]):
         """
         return all(len(blocks) == 1 for blocks in self.places.values())
 
-    def _known_of_stored(self, measurements: StoredIntegers) -> StoredComponents:
+    def _known_of_stored(self, measurements: StoredIntegers) -> Components:
+        if self.weights is not None:
+            return self._known(np.asarray(measurements)[:, None])
         return StoredComponents(
             self.n_components, lambda number: self._stored_component(number, measurements)
         )
@@ -397,7 +466,7 @@ class Structured(OverAxes[View]):
         if not numbers:
             return {}
         blocks = [self.blocks[number] for number in numbers]
-        y = self._measured_blocks(blocks, tables)
+        y = self._measured_blocks(blocks, tables) if self.weights is None else self.exact_answers(tables)
         found = components_of(blocks, [self.block_shapes[number] for number in numbers], y[:, None])
         return dict(zip(numbers, found, strict=True))
 
@@ -409,6 +478,8 @@ class Structured(OverAxes[View]):
         return term_values(view, term, known)
 
     def _term_covariances(self, left: View, one: ProductTerm, right: View, other: ProductTerm) -> Array:
+        if self.row_variances is not None:
+            return weighted_covariances(left, one, right, other, self.row_variances)
         return term_covariances(left, one, right, other)
 
     def _new_view(self, products: Products) -> View:
@@ -421,6 +492,15 @@ class Structured(OverAxes[View]):
         """σ²/k_s² for every component."""
         unit = math.sqrt(self.noise_variance)
         return np.array([(unit / block.multiplier) ** 2 for block in self.blocks])
+
+    @property
+    def row_variances(self) -> Array | None:
+        """σ²/k² of every tuple of rows with a multiplier of its own; 0 where it is not measured."""
+        if self.weights is None:
+            return None
+        k = self.weights.astype(float)
+        unit = math.sqrt(self.noise_variance)
+        return np.divide(unit, k, out=np.zeros(k.shape), where=k > 0) ** 2
 
     @cached_property
     def places(self) -> dict[AxisSet, list[int]]:
@@ -435,6 +515,8 @@ class Structured(OverAxes[View]):
         return self.block_forms(self.blocks[number])
 
     def laplace_half_widths(self, workload: Workload, alpha: float) -> Array:
+        if self.weights is not None:
+            raise DesignError("rows with joint weights are for Gaussian noise", field="noise")
         return accuracy.laplace_half_widths(
             self.view(workload),
             workload,
@@ -464,6 +546,9 @@ class Structured(OverAxes[View]):
         kept = [
             block for block in self.blocks if forms[place][block.whole[number] if block.whole else 0].n_rows
         ]
+        if self.weights is not None:
+            ended = np.flatnonzero(self._ends_of(self.forms[place][0]) <= period)
+            kept = [block._replace(weights=np.take(self.weights, ended, axis=place)) for block in kept]
         return Structured(
             self.axes,
             forms,
@@ -507,6 +592,8 @@ class Structured(OverAxes[View]):
     # Files ------------------------------------------------------------------------------------------
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
+        if self.weights is not None:
+            return self._weighted_parts(self.weights)
         forms: list[list[dict[str, Any]]] = []
         arrays: dict[str, Array] = {}
         for place, own in enumerate(self.forms):
@@ -531,6 +618,14 @@ class Structured(OverAxes[View]):
             "order": list(self.order),
         }
         return structure, arrays
+
+    def _weighted_parts(self, weights: Array) -> tuple[dict[str, Any], dict[str, Array]]:
+        arrays, forms = {"multipliers": exact.to_limbs(weights)}, []
+        for place, (form,) in enumerate(self.forms):
+            plain, held = form.to_parts()
+            forms.append(plain)
+            arrays |= {f"axis{place}_{name}": array for name, array in held.items()}
+        return {"kind": "joint", "axes": axes_to_plain(self.axes), "forms": forms}, arrays
 
     def __repr__(self) -> str:
         return (

@@ -23,7 +23,13 @@ from leastnoise.privacy import CellCosts, Goal
 from leastnoise.query import Axis, AxisSet, Workload, axes_from_plain
 from leastnoise.strategy.axis_form import AxisForm, form_from_parts
 from leastnoise.strategy.budget import within_goal
-from leastnoise.strategy.grid import LEAST_MULTIPLIER_BITS, bits_for_scale, finer_bits, power_of_two
+from leastnoise.strategy.grid import (
+    LEAST_MULTIPLIER_BITS,
+    bits_for_scale,
+    finer_bits,
+    multipliers_on_grid,
+    power_of_two,
+)
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
@@ -124,6 +130,55 @@ def single_block(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]]) -> B
     return BlockProposal(tuple(axes), tuple(tuple(own) for own in forms), (((), ()),), np.ones(1))
 
 
+@dataclass(frozen=True, eq=False)
+class JointProposal:
+    """What `joint` proposes.
+
+    Attributes:
+        axes: names and sizes of the attributes of each axis.
+        forms: the integer rows of each.
+        omega: the precision of every product of rows, in any unit; zero where it is not measured.
+    """
+
+    axes: tuple[Axis, ...]
+    forms: tuple[AxisForm, ...]
+    omega: Array
+
+    def in_time(self, workload: Workload, over: str) -> JointProposal:
+        """The same; a plan whose rows are not in the order of time is refused."""
+        return self
+
+    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Structured:
+        """The integer strategy that measures this within a privacy goal.
+
+        Every k_i is the nearest integer to s √ω_i, and at least 1 where ω_i is positive: a zero would bias
+        answers.
+
+        Guarantee:
+            spent ≤ the goal's budget per record, compared in exact rationals, with the sensitivity taken from
+            the integers that are measured.
+
+        Raises:
+            DesignError: if the weights are not finite, or the goal is beyond what can be planned.
+        """
+        if not np.isfinite(self.omega).all() or (self.omega < 0).any() or not self.omega.any():
+            raise DesignError(
+                "the weights found are not finite and positive",
+                field="weights",
+                remedy="rescale the queries' rows",
+            )
+        k = multipliers_on_grid(np.sqrt(self.omega / self.omega.max()), goal, tol)
+        bare = Structured(
+            self.axes,
+            [[form] for form in self.forms],
+            [ProductBlock((), (), 1, weights=exact.as_integers(k))],
+            scale=1,
+            noise=goal.noise,
+            neighbours=goal.neighbours,
+        )
+        return within_goal(bare, goal, spare)
+
+
 # From a file ---------------------------------------------------------------------------------------------
 
 
@@ -176,6 +231,28 @@ def structured_from_parts(
         neighbours=neighbours,
         centres=centres,
         order=[int(a) for a in plain["order"]],
+    )
+
+
+def weighted_from_parts(
+    plain: Mapping[str, Any], arrays: Mapping[str, Array], *, scale: int, noise: str, neighbours: str
+) -> Structured:
+    """The same with a multiplier for every product of rows, read without trusting it.
+
+    Raises:
+        PlanFileError: if it is none.
+    """
+    axes = axes_from_plain(plain["axes"])
+    forms = [
+        form_from_parts(own, {"rows": arrays[f"axis{place}_rows"]})
+        for place, own in enumerate(plain["forms"])
+    ]
+    limbs = arrays["multipliers"]
+    if limbs.dtype.kind != "i" or limbs.ndim != len(axes) + 1:
+        raise PlanFileError("the file holds multipliers that are not whole numbers", field="multipliers")
+    blocks = [ProductBlock((), (), 1, weights=exact.from_limbs(limbs))]
+    return Structured(
+        axes, [[form] for form in forms], blocks, scale=scale, noise=noise, neighbours=neighbours
     )
 
 

@@ -12,6 +12,12 @@ the norms. So
 with equality where every axis has one matrix: the worst cell takes the largest column of every axis. Δ₁ is
 the same with absolute sums, and k_s for k_s².
 
+A block may have a multiplier k_i, zero or more, for every tuple i of rows of its axes. Then it is alone, and
+
+    Δ² = max over cells c of Σ_i k_i² Π_a M_a[i_a, c_a]² ,                                               (3)
+
+worked out for all cells axis by axis.
+
 Nothing of the size of the domain is built: a block is measured from the cross table of its own axes.
 """
 
@@ -22,7 +28,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,12 +50,15 @@ class ProductBlock(NamedTuple):
         forms: which form of each of them.
         multiplier: k, a positive integer.
         whole: which form of each whole axis; the first of all of them unless given.
+        weights: where every tuple of rows of its axes has a multiplier of its own, zero or more, those;
+            the rows of zero are not measured.
     """
 
     axes: AxisSet
     forms: tuple[int, ...]
     multiplier: int
     whole: tuple[int, ...] = ()
+    weights: Array | None = None
 
 
 def check_forms(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]], order: Sequence[int]) -> None:
@@ -84,6 +93,8 @@ def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBl
         raise DesignError("multipliers of blocks must be positive whole numbers", field="multipliers")
     if len({(block.axes, block.forms) for block in blocks}) < len(blocks):
         raise DesignError("every block may be measured once", field="blocks")
+    if any(block.weights is not None for block in blocks):
+        _check_alone(forms, blocks)
     n_forms = _n_split_forms(forms)
     n_whole = [len(own) for own in forms if own and not own[0].is_split]
     for block in blocks:
@@ -96,6 +107,26 @@ def check_blocks(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBl
             raise DesignError(
                 "a block names split axes, each once, rising, and a form of each", field="blocks"
             )
+
+
+def _check_alone(forms: Sequence[Sequence[AxisForm]], blocks: Sequence[ProductBlock]) -> None:
+    """Return if there is one block, of independent rows of every axis, and a multiplier for each product."""
+    if len(blocks) > 1 or not all(len(own) == 1 and own[0].kind == "whole" for own in forms):
+        raise DesignError(
+            "rows with joint weights need a matrix for every axis, and are one block", field="strategy"
+        )
+    k = blocks[0].weights
+    assert k is not None
+    if blocks[0].multiplier != 1 or k.shape != tuple(own[0].n_rows for own in forms):
+        raise DesignError("rows with joint weights need a multiplier each", field="strategy")
+    if k.size == 0 or k.min() < 0 or not k.any():
+        raise DesignError(
+            "multipliers of rows must be whole numbers, zero or more, and not all zero", field="multipliers"
+        )
+    for (form,) in forms:
+        assert form.rows is not None
+        if not exact.is_of_full_row_rank(form.rows):
+            raise DesignError("the rows of an axis must be independent", field="strategy")
 
 
 def check_centres(forms: Sequence[Sequence[AxisForm]], centres: Iterable[tuple[int, int]]) -> None:
@@ -137,23 +168,6 @@ _MAX_SETS_OF = 10
 # What a record changes -----------------------------------------------------------------------------------
 
 
-class Columns(Protocol):
-    """The columns of the matrix of one axis. An `AxisForm` has them."""
-
-    def costs(self, power: int) -> list[int]:
-        """Σ a² (power 2) or Σ |a| (power 1) of every column."""
-
-    def largest_cost(self, power: int) -> int:
-        """The largest of `costs`."""
-
-    def inner_products(self) -> tuple[int, int]:
-        """The least and the largest inner product of two columns, a column with itself included."""
-
-    @property
-    def is_alike(self) -> bool:
-        """Whether all columns have one length, and all pairs of them one inner product."""
-
-
 @dataclass(frozen=True, eq=False)
 class RecordCosts:
     """What records change, in sums of squares or in absolute sums.
@@ -165,7 +179,7 @@ class RecordCosts:
         power: 2 for sums of squares (Gaussian noise), 1 for absolute sums (Laplace noise).
     """
 
-    columns: Sequence[Sequence[Columns]]
+    columns: Sequence[Sequence[AxisForm]]
     whole: AxisSet
     blocks: Sequence[ProductBlock]
     power: int
@@ -184,7 +198,9 @@ class RecordCosts:
         ]
 
     def added(self) -> int:
-        """The most that one record adds: (2), or less where the forms of an axis say so."""
+        """The most that one record adds: (2), or less where the forms of an axis say so; (3) exactly."""
+        if self.of_rows is not None:
+            return int(self.of_rows.max())
         costs = zip(self.blocks, self._largest_in_blocks, strict=True)
         bound = sum(block.multiplier**self.power * cost for block, cost in costs)
         for place, own in enumerate(self.columns):
@@ -261,6 +277,8 @@ class RecordCosts:
 
     def of_cells(self, sizes: Sequence[int]) -> Array:
         """The sum in (1) for every cell of axes of these sizes, the last axis fastest."""
+        if self.of_rows is not None:
+            return self.of_rows.reshape(-1)
         total: Array = np.zeros(math.prod(sizes), dtype=object)
         for block in self.blocks:
             of_block = np.array([block.multiplier**self.power], dtype=object)
@@ -270,6 +288,20 @@ class RecordCosts:
                 of_block = np.multiply.outer(of_block, np.array(costs, dtype=object)).reshape(-1)
             total += of_block
         return total
+
+    @cached_property
+    def of_rows(self) -> Array | None:
+        """The sum in (3) for every cell, an array over the axes; None where each block has one multiplier."""
+        k = self.blocks[0].weights
+        if k is None:
+            return None
+        total = k.astype(object) ** 2
+        for position, (form,) in enumerate(self.columns):
+            squares = exact.as_integers(form.entries() ** 2)
+            front = np.moveaxis(total, position, 0)
+            along = exact.product(np.ascontiguousarray(squares.T), front.reshape(len(front), -1))
+            total = np.moveaxis(along.reshape(-1, *front.shape[1:]), 0, position)
+        return np.asarray(total.astype(object))
 
     def of_cell(self, values: Sequence[int]) -> int:
         """The sum in (1) for the cell with these values of the axes."""

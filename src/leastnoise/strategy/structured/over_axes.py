@@ -10,7 +10,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -21,13 +21,11 @@ from leastnoise.query import Axis, Products, ProductTerm, Workload, products_of
 from leastnoise.strategy.measured import AnswerPieces, Measured, Spread
 from leastnoise.strategy.stored import StoredIntegers
 from leastnoise.strategy.structured import accuracy
-from leastnoise.strategy.structured.accuracy import TermView
 from leastnoise.strategy.structured.gram import BlockOfAxes, adjoint_applied, applied
+from leastnoise.strategy.structured.view import View
 
-V = TypeVar("V", bound=TermView)
 
-
-class OverAxes(Measured, Generic[V]):
+class OverAxes(Measured):
     """Integers that are products over the axes.
 
     Attributes:
@@ -35,10 +33,10 @@ class OverAxes(Measured, Generic[V]):
     """
 
     axes: tuple[Axis, ...]
-    _views: WeakKeyDictionary[Workload, V]
+    _views: WeakKeyDictionary[Workload, View]
 
     @abstractmethod
-    def _new_view(self, products: Products) -> V:
+    def _new_view(self, products: Products) -> View:
         """A workload as this strategy sees it."""
 
     @abstractmethod
@@ -50,11 +48,11 @@ class OverAxes(Measured, Generic[V]):
         return self._known(np.asarray(measurements)[:, None])
 
     @abstractmethod
-    def _term_values(self, view: V, term: ProductTerm, known: Any) -> Array:
+    def _term_values(self, view: View, term: ProductTerm, known: Any) -> Array:
         """The answers to one product, rows along the axes of the product and then draws, or 1 for alike."""
 
     @abstractmethod
-    def _term_covariances(self, left: V, one: ProductTerm, right: V, other: ProductTerm) -> Array:
+    def _term_covariances(self, left: View, one: ProductTerm, right: View, other: ProductTerm) -> Array:
         """The covariances of the answers to two products, rows with the last axis fastest."""
 
     @abstractmethod
@@ -84,7 +82,7 @@ class OverAxes(Measured, Generic[V]):
 
     # What is asked ----------------------------------------------------------------------------------
 
-    def view(self, workload: Workload, products: Products | None = None) -> V:
+    def view(self, workload: Workload, products: Products | None = None) -> View:
         """A workload seen from this strategy, looked at once.
 
         Raises:
@@ -148,7 +146,7 @@ class OverAxes(Measured, Generic[V]):
             result[term.start : term.start + term.n_rows] = self._labelled_values(view, term, known, draws)
         return result
 
-    def _labelled_values(self, view: V, term: ProductTerm, known: Any, draws: int) -> Array:
+    def _labelled_values(self, view: View, term: ProductTerm, known: Any, draws: int) -> Array:
         """The answers to one product, (n_rows, draws), in the order of its labels."""
         values = self._term_values(view, term, known)
         values = np.broadcast_to(values, (*accuracy.row_shape(view.products, term), draws))

@@ -22,6 +22,10 @@ def components_of(blocks: Sequence[ProductBlock], shapes: Sequence[tuple[int, ..
     """The noisy blocks divided by their multipliers, each (rows of its axes..., draws)."""
     parts, start = [], 0
     for shape, block in zip(shapes, blocks, strict=True):
+        if block.weights is not None:
+            # Rows that are not measured have no part in any answer.
+            parts.append(_placed(block.weights, y))
+            continue
         size, k = math.prod(shape), block.multiplier
         part = y[start : start + size]
         # A quotient of Python integers is correctly rounded, however wide they are.
@@ -29,6 +33,15 @@ def components_of(blocks: Sequence[ProductBlock], shapes: Sequence[tuple[int, ..
         parts.append(values.reshape(*shape, y.shape[1]))
         start += size
     return parts
+
+
+def _placed(weights: Array, y: Array) -> Array:
+    """y/k of every tuple of rows, (r_1, …, r_d, draws); 0 where it is not measured."""
+    measured = np.flatnonzero(weights)
+    k = weights.reshape(-1)[measured].astype(object if y.dtype == object else float)
+    values = np.zeros((weights.size, y.shape[1]))
+    values[measured] = (y / k[:, None]).astype(float)
+    return values.reshape(*weights.shape, y.shape[1])
 
 
 def noiseless_rows(
@@ -129,6 +142,21 @@ def term_covariances(view: View, one: ProductTerm, other_view: View, other: Prod
             part = np.kron(part, factor)
         total += part
     return total
+
+
+def weighted_covariances(
+    view: View, one: ProductTerm, other_view: View, other: ProductTerm, values: Array
+) -> Array:
+    """The same where every tuple of rows has a variance of its own, (r_1, …, r_d)."""
+    n = values.ndim
+    kinds = [dict(zip(term.places, term.kinds, strict=True)) for term in (one, other)]
+    for a in range(n):
+        pair = view.matrix(a, kinds[0].get(a)), other_view.matrix(a, kinds[1].get(a))
+        require_room(len(pair[0]) * len(pair[1]), values.size, "the covariances")
+        # The first axis is the next one to go; pairs of rows are put last.
+        values = np.tensordot(values, pair[0][:, None, :] * pair[1][None, :, :], axes=(0, 2))
+    values = values.transpose([*range(0, 2 * n, 2), *range(1, 2 * n, 2)])
+    return np.asarray(values.reshape(math.prod(values.shape[:n]), -1))
 
 
 def gain_norms(blocks: Sequence[ProductBlock], view: View, term: ProductTerm) -> tuple[Array, Array, Array]:

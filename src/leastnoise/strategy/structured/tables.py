@@ -154,12 +154,16 @@ class WeightedTables(Structured):
                 total = self.axes[a].size * total - total.sum(axis=position, keepdims=True)
         return np.asarray(total)
 
+    @property
+    def _tables(self) -> list[tuple[AxisSet, int]]:
+        return [(block.axes, block.multiplier) for block in self.blocks]
+
     def _gain_norms(self, view: View, term: ProductTerm) -> tuple[Array, Array, Array]:
         """Bounds: what a table gets through several residuals is added up, and squares are known exactly."""
         kinds = dict(zip(term.places, term.kinds, strict=True))
         shape = (1,) * len(term.places)
         total, peak = np.zeros(shape), np.zeros(shape)
-        for number, (table, _, weight, _) in enumerate(self.blocks):
+        for number, (table, weight) in enumerate(self._tables):
             of_table = np.zeros(shape)
             shared = [a for a in table if a in kinds]
             for axes in (s for count in range(len(shared) + 1) for s in combinations(shared, count)):
@@ -198,7 +202,7 @@ class WeightedTables(Structured):
                 centres[a] = form.centre_of(W)
                 residual[a] = W - centres[a][:, None] if form.rows is None else form.gain(W)
             parts = []
-            for number, (table, _, weight, _) in enumerate(self.blocks):
+            for number, (table, weight) in enumerate(self._tables):
                 parts.append(np.zeros((n, math.prod(self.block_shapes[number]))))
                 shared = [a for a in table if a in kinds]
                 for axes in (s for count in range(len(shared) + 1) for s in combinations(shared, count)):

@@ -15,12 +15,16 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from leastnoise.core.operators import AllOnes, Array, Identity, Operator, column_chunks
+from leastnoise.core.operators import AllOnes, Array, Identity, Operator, column_chunks, require_room
 from leastnoise.query import Axis, AxisRows, AxisSet, Lattice, Products, ProductTerm
 from leastnoise.strategy.axis_form import AxisForm
+from leastnoise.strategy.structured.axis_tables import along
 
 # W G of an axis beyond this many entries is not held: G and W are applied one after the other.
 _MAX_GAIN = 2**24
+
+# Rows of a kind that are looked at to see whether they are multiples of the total.
+_MAX_LOOKED_AT = 64
 
 
 class _ViewedStrategy(Protocol):
@@ -36,6 +40,8 @@ class _ViewedStrategy(Protocol):
     def places(self) -> Mapping[AxisSet, list[int]]: ...
     @property
     def component_variances(self) -> Array: ...
+    @property
+    def row_variances(self) -> Array | None: ...
     @property
     def is_simple(self) -> bool: ...
     def component_forms(self, number: int) -> dict[int, AxisForm]: ...
@@ -95,6 +101,10 @@ class View:
         return self.strategy.component_variances
 
     @cached_property
+    def _row_variances(self) -> Array | None:
+        return self.strategy.row_variances
+
+    @cached_property
     def _split(self) -> frozenset[int]:
         return frozenset(a for a, own in enumerate(self.strategy.forms) if own and own[0].is_split)
 
@@ -124,7 +134,7 @@ class View:
         part, largest = None, 0
         for number in strategy.places.get(axes, ()):
             inside = strategy.component_forms(number)
-            if any(not self._determines(a, form, kinds.get(a)) for a, form in inside.items()):
+            if not self._has_all(inside, kinds):
                 n_rows = math.prod(form.n_rows for form in inside.values())
                 if self._partly and n_rows > largest:
                     part, largest = ComponentPart(number, inside, outside), n_rows
@@ -139,6 +149,16 @@ class View:
             if variance < least or best is None:
                 best, least = ComponentPart(number, inside, outside), variance
         return part if best is None else best
+
+    def _has_all(self, inside: dict[int, AxisForm], kinds: dict[int, int]) -> bool:
+        """Whether forms determine what a product asks, and all rows that have a part in it are measured."""
+        if any(not self._determines(a, form, kinds.get(a)) for a, form in inside.items()):
+            return False
+        if self._row_variances is None:
+            return True
+        asked = [self.products.kinds[a][kinds[a]].operator if a in kinds else None for a in inside]
+        needed = [needed_rows(form, own) for form, own in zip(inside.values(), asked, strict=True)]
+        return bool((self._row_variances[np.ix_(*needed)] > 0).all())
 
     def _determines(self, place: int, form: AxisForm, kind: int | None) -> bool:
         """Whether a form determines what a product asks of an axis: a kind, or without one its total."""
@@ -228,6 +248,15 @@ class View:
                 self._gains[key] = form.gain_of(operator)
         return self._gains[key]
 
+    def matrix(self, place: int, kind: int | None) -> Array:
+        """W G of a kind, or of the total, on a whole axis of one form, as a matrix."""
+        form = self.strategy.forms[place][0]
+        if kind is None:
+            return form.total_gain()[None, :]
+        operator = self.products.kinds[place][kind].operator
+        require_room(operator.shape[0], form.n_rows, "how answers depend on what is measured")
+        return form.gain_of(operator)
+
     def inside(self, place: int, form: AxisForm, kind: int) -> Array:
         """‖w G‖² for every row of a kind; one number where all are equal."""
         return self._row_numbers("inside", place, form, kind)
@@ -277,10 +306,15 @@ class View:
     def term_variances(self, term: ProductTerm) -> Array:
         """The variances of all rows of a product; axes along which nothing changes have length 1."""
         kinds = dict(zip(term.places, term.kinds, strict=True))
+        if self._row_variances is not None:
+            values = self._row_variances
+            for a in range(values.ndim):
+                values = along(self.matrix(a, kinds.get(a)) ** 2, values, a)
+            return values.reshape([kind.n_rows for kind in self.kinds(term)])
         shape = (1,) * len(term.places)
         total: Array = np.zeros(shape)
         for piece in self.pieces(term):
-            values: Array = np.full(shape, self._variances[piece.component])
+            values = np.full(shape, self._variances[piece.component])
             for a, form in piece.inside.items():
                 if a in kinds:
                     values = values * self.shaped(self.inside(a, form, kinds[a]), a, term)
@@ -300,13 +334,40 @@ class View:
         """The sum of the variances of every product's rows."""
         if self.strategy.is_simple:
             return self._combined(_summed)
+        if self._row_variances is not None:
+            return self._weighted_sums(self._row_variances)
         return self._one_by_one(_summed)
+
+    def _weighted_sums(self, variances: Array) -> Array:
+        """The same where every tuple of rows has a variance of its own."""
+        sums: dict[tuple[int, int | None], Array] = {}
+
+        def summed(place: int, kind: int | None) -> Array:
+            """Σ (w G)² over the rows of a kind, or of the total, for every row of the axis."""
+            form = self.strategy.forms[place][0]
+            if kind is None:
+                return form.total_gain() ** 2
+            G = form.inverse
+            return np.asarray(((self.products.kinds[place][kind].gram @ G) * G).sum(axis=0))
+
+        result = []
+        for term in self.products.terms:
+            kinds, values = dict(zip(term.places, term.kinds, strict=True)), variances
+            for a in reversed(range(variances.ndim)):
+                key = (a, kinds.get(a))
+                if key not in sums:
+                    sums[key] = summed(*key)
+                values = values @ sums[key]
+            result.append(float(values))
+        return np.array(result)
 
     @cached_property
     def constant_variances(self) -> Array:
         """The variance of every product whose rows all have the same; NaN for others."""
         if self.strategy.is_simple:
             return self._combined(_if_constant)
+        if self._row_variances is not None:
+            return np.full(len(self.products.terms), math.nan)
         return self._one_by_one(_if_constant)
 
     def _one_by_one(self, reduce: Callable[[Array, int], float]) -> Array:
@@ -402,6 +463,23 @@ def distance_of_products(
         math.expm1(sum(math.log1p(apart[a][k]) for a, k in zip(places, kinds, strict=True)))
         for places, kinds in asked
     )
+
+
+def needed_rows(form: AxisForm, operator: Operator | None) -> Array:
+    """Which rows of T_a have a part in what is asked of an axis, (r_a,), booleans; all unless known exactly.
+
+    Args:
+        operator: what is asked; None for the sum of all values.
+    """
+    assert form.rows is not None
+    is_total = operator is None
+    if operator is not None and operator.shape[0] <= _MAX_LOOKED_AT:
+        is_total = bool((np.ptp(operator.dense(), axis=1) == 0).all())
+    constant = (form.rows == form.rows[:, :1]).all(axis=1)
+    if not (is_total and constant.any()):
+        return np.ones(form.n_rows, dtype=bool)
+    # Independent rows: only one of them can be a multiple of 1ᵀ.
+    return np.asarray(constant)
 
 
 def _inverse_then_rows(form: AxisForm, operator: Operator, values: Array, position: int) -> Array:
