@@ -18,7 +18,6 @@ from leastnoise.core.errors import DesignError, InfeasibleError, InputError, Met
 from leastnoise.core.progress import Progress
 from leastnoise.planning import (
     Method,
-    Reasons,
     Request,
     all_methods,
     choice,
@@ -86,7 +85,7 @@ def test_pure_privacy_gets_at_least_the_best_of_the_quick_methods() -> None:
 
 def only(monkeypatch: pytest.MonkeyPatch, *methods: Method) -> None:
     """Let `design` choose among these methods, in this order."""
-    monkeypatch.setattr(choice, "in_order", lambda reasons: iter(methods))
+    monkeypatch.setattr(choice, "in_order", lambda request: iter(methods))
     monkeypatch.setattr(trials, "all_methods", lambda: methods)
 
 
@@ -251,7 +250,7 @@ def test_where_no_method_is_proved_none_that_searches_is_ahead_of_auto(
 
 
 def test_what_takes_minutes_is_left_to_a_time_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    few = Reasons(Request(PREFIX, GDP(1))).needs(method_named("dense")).operations / 2
+    few = Request(PREFIX, GDP(1)).needs(method_named("dense")).operations / 2
     only(monkeypatch, WORSE, method_named("dense"))
     monkeypatch.setattr(choice, "FREE_OPERATIONS", few)
     plan = design(PREFIX, GDP(1))
@@ -290,10 +289,10 @@ def test_a_method_that_comes_first_leaves_time_to_the_optimum(monkeypatch: pytes
 
 def test_few_operations_put_the_dense_optimum_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(method_list, "SMALL", 1)
-    needed = Reasons(Request(PREFIX, GDP(1))).needs(method_named("dense")).operations
+    needed = Request(PREFIX, GDP(1)).needs(method_named("dense")).operations
 
     def third(**limits: Any) -> str:
-        order = method_list.in_order(Reasons(Request(PREFIX, GDP(1), **limits)))
+        order = method_list.in_order(Request(PREFIX, GDP(1), **limits))
         return [method.name for method in order][2]
 
     for most, name in ((1.01 * needed, "dense"), (0.99 * needed, "residuals")):

@@ -19,7 +19,6 @@ from leastnoise.core.progress import Progress
 from leastnoise.planning import Request, all_methods, laplace_search, load_plan, method_named, refinement
 from leastnoise.planning import design as _design
 from leastnoise.planning.families import weighted_tables as wm
-from leastnoise.planning.method import Reasons
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import family as caps
 from leastnoise.planning.p_identity import objective_function as problems
@@ -509,7 +508,7 @@ def test_refining_gains_with_signs() -> None:
 def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
     workload = over(12, Prefix("a"), Total(weight=3))
     plan = design(workload, PureDP(1))
-    tried = laplace_search.methods_to_try(all_methods(), Reasons(Request(workload, PureDP(1))))
+    tried = laplace_search.methods_to_try(all_methods(), Request(workload, PureDP(1)))
     names = [method.name for method in tried]
     assert {"identity", "p-identity", "lowrank", "weighted-basis"} <= set(names)
     assert plan.certificate.status == "heuristic" and plan.claim == "heuristic"
@@ -528,8 +527,8 @@ def test_the_best_of_all_is_taken_and_all_are_listed() -> None:
 def test_methods_that_depend_on_the_data_are_not_tried() -> None:
     for n in (8, 40):
         request = Request(over(n, Prefix("a")), PureDP(1))
-        willing = laplace_search.methods_to_try(all_methods(), Reasons(request))
-        names = [one.name for one in laplace_search.attempts(willing, request)]
+        willing = laplace_search.methods_to_try(all_methods(), request)
+        names = [name for name, _, _ in laplace_search.in_turn(willing, request)]
         assert not {"dawa", "mwem", "dense", "coa"} & set(names) and ("lowrank" in names) == (n == 8)
         assert names[-1] == "weighted-basis"
 
@@ -610,12 +609,6 @@ def test_nothing_asked_and_one_cell() -> None:
     assert nothing.certificate.achieved == 0
     one = design(Workload.from_matrix([[3]]), PureDP(2))
     assert one.certificate.achieved == pytest.approx(9 * 2 / 4, rel=SOLVER)
-
-
-def test_what_cannot_be_stopped_may_take_longer_over_more_cells() -> None:
-    limits = [laplace_search.free_seconds(Request(over(n, Total()), PureDP(1))) for n in (4, 256, 1024)]
-    assert limits == [10, 10, 40]
-    assert math.isinf(laplace_search.free_seconds(Request(over(4, Total()), PureDP(1), time_limit=3)))
 
 
 @pytest.mark.thorough

@@ -13,7 +13,6 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.planning import Request, all_methods, checked_request, choice, laplace_search
-from leastnoise.planning.method import Reasons
 from leastnoise.planning.p_identity.family import largest_difference
 from support import refuses
 from tolerances import ROUNDING
@@ -84,7 +83,7 @@ def test_auto_is_behind_no_method_that_can_be_named(seed: int) -> None:
         # A query without a target that is outside those with one: Targets() is not for it.
         objective = WITHIN
         request = checked_request(workload, goal, objective, None, (), None, 1e-6, None, "numpy", None)
-    named = [m.name for m in all_methods() if not m.is_data_dependent and Reasons(request).why_not(m) is None]
+    named = [m.name for m in all_methods() if not m.is_data_dependent and request.why_not(m) is None]
     assert {"p-identity", "identity"} <= set(named)
     values = [achieved(workload, goal, objective, method=name) for name in named]
     values.append(achieved(workload, goal, objective, method="p-identity", options=laplace_search.FEW))
@@ -117,20 +116,12 @@ def test_long_lists_of_queries_come_after_searches() -> None:
     """Noise on each of 32,896 ranges takes longer than all the time there is, and is far behind."""
     workload = over(256, ln.AllRanges("a", stderr=50))
     request = Request(workload, ln.PureDP(1), objective=ln.Targets())
-    willing = laplace_search.methods_to_try(all_methods(), Reasons(request))
-    tried = laplace_search.attempts(willing, request)
-    names = [one.name for one in tried]
+    willing = laplace_search.methods_to_try(all_methods(), request)
+    tried = laplace_search.in_turn(willing, request)
+    names = [name for name, _, _ in tried]
     assert names[-1] == "workload" and names[-3:-1] == ["p-identity from 4 starts", "p-identity"]
-    assert tried[-1].least_seconds > laplace_search.free_seconds(request)
-    # The short search is tried however late it is; within a limit that somebody set it is not.
-    assert tried[-3].is_quick
-    limited = replace(request, time_limit=2.0)
-    (short,) = (
-        one
-        for one in laplace_search.attempts([one.method for one in tried[-2:-1]], limited)
-        if "from" in one.name
-    )
-    assert short.seconds(-1000) < 1 and not short.is_quick
+    assert laplace_search.takes_too_long(tried[-1][1], willing, request)
+    assert not laplace_search.takes_too_long(tried[-1][1], willing, replace(request, time_limit=2.0))
 
 
 @pytest.mark.thorough

@@ -138,7 +138,7 @@ def test_what_cannot_end_in_time_is_refused_before_it_begins(
     with refuses(
         MethodError, "method", ..., f"it takes about {seconds} whatever its time limit, which is 3 s"
     ):
-        plan_by(unable, ask(prefix(64), goal, time_limit=3), True)
+        plan_by(unable, ask(prefix(64), goal, time_limit=3))
 
 
 def test_a_limit_may_be_exceeded_by_a_fifth_and_two_seconds(slow: None) -> None:
@@ -181,7 +181,7 @@ def test_rounding_and_proof_are_set_aside_before_the_search_begins(
     for limit in (100.0, 38.0, 30.0, None):
         asked = ask(prefix(8), ln.GDP(1), time_limit=limit)
         object.__setattr__(asked, "began", 5.0)
-        plan_by(method, asked, True)
+        plan_by(method, asked)
     assert told == [pytest.approx(63.0), pytest.approx(1.0), LEAST_TIME, None]
 
 
@@ -257,12 +257,12 @@ REPLACED = ln.GDP(1, neighbours="replace-one")
 def test_memory_is_estimated_within_a_factor_of_two(name: str, goal: Any, objective: Any) -> None:
     method = method_named(name)
     n, few = (600, 520) if name == "product" else (300, 8)
-    plan_by(method, ask(prefix(few), goal, objective=objective, time_limit=LEAST_TIME), True)  # imports
+    plan_by(method, ask(prefix(few), goal, objective=objective, time_limit=LEAST_TIME))  # imports
     request = ask(prefix(n), goal, objective=objective, time_limit=LEAST_TIME)
     estimate = method.needs(request).memory
     tracemalloc.start()
     try:
-        plan_by(method, request, True)
+        plan_by(method, request)
         held = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -301,9 +301,9 @@ def test_sets_of_attributes_hold_no_more_than_they_say(name: str) -> None:
     request = ask(cube, ln.PureDP(1))
     method = method_named(name)
     # What is imported at first use is no part of it.
-    plan_by(method, request, True)
+    plan_by(method, request)
     tracemalloc.start()
-    plan_by(method, ask(cube, ln.PureDP(1)), True)
+    plan_by(method, ask(cube, ln.PureDP(1)))
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert most <= method.needs(request).memory

@@ -16,7 +16,6 @@ from leastnoise.core.merged_cells import distinct_cells
 from leastnoise.core.operators import kronecker
 from leastnoise.planning import (
     Method,
-    Reasons,
     Request,
     all_methods,
     design,
@@ -224,11 +223,11 @@ def keeps_the_laws(method: Method, workload: Workload, goal: Goal, folder: Path)
     optimum allows, and its plan is the same after it was saved.
     """
     request = Request(workload, goal, time_limit=60.0)
-    reason = Reasons(request).why_not(method)
+    reason = request.why_not(method)
     if reason is not None:
-        assert reason.strip() and reason == Reasons(request).why_not(method)
+        assert reason.strip() and reason == request.why_not(method)
         return None
-    plan = plan_by(method, request, has_goal=True)
+    plan = plan_by(method, request)
     own = certify(workload, plan)
     is_proved = own.gap <= SOLVER and goal.noise == "gaussian"
     if plan.claim not in ("stopped", "heuristic") or (own.status == "optimal") != is_proved:

@@ -20,10 +20,10 @@ from leastnoise.planning.families import dense, dense_capped
 from leastnoise.planning.families.fixed_rows import haar, tree
 from leastnoise.planning.families.merged import queries_over_kinds
 from leastnoise.planning.families.proposals import largest_square, with_differences
-from leastnoise.planning.method import Method, Reasons
+from leastnoise.planning.method import Method
 from leastnoise.planning.p_identity.family import variances
 from leastnoise.planning.refinement import refinement_needs, refinements
-from leastnoise.planning.trials import Attempt, Trials
+from leastnoise.planning.trials import Trials
 from tolerances import ROUNDING
 
 SIZES = (5, 7, 7, 4)
@@ -162,10 +162,10 @@ def test_what_is_overdue_already_counts(monkeypatch: pytest.MonkeyPatch) -> None
         raise AssertionError("it is begun")
 
     method = Method("slow", "takes a second", lambda _: None, fail, needs=lambda _: Needs(last=1.0))
-    reasons = Reasons(ask(one_way(2, 3), ln.PureDP(1), time_limit=1.0))
+    trials = Trials(ask(one_way(2, 3), ln.PureDP(1), time_limit=1.0))
     # The limit was up 1.5 s ago: half a second is left of two.
-    trials = Trials(reasons, True, Deadline(time.monotonic() - 1.5, time.monotonic() - 2.5))
-    trials.run(Attempt("slow", method, {}))
+    trials.deadline = Deadline(time.monotonic() - 1.5, time.monotonic() - 2.5)
+    trials.run(method, 1.0)
     assert trials.has_tried("slow")
     assert resources.why_too_much(Needs(last=1.0), 1e-9, 1.5) is not None
     assert resources.why_too_much(Needs(last=1.0), 1e-9, 0.5) is None

@@ -3,7 +3,7 @@
 The list of methods comes first. `design` tries those that accept the workload and the objective until one is
 proved to be optimal, and keeps the best; each proposal becomes integers within the goal, with its proof.
 
-    method_list     every method, in the order in which "auto" tries them
+    method_list     every method, in the order in which "auto" tries them, and those from outside the package
     method          what a method is, and how its options are checked
     mechanism       what a data-dependent method is
     families        one file for each family of strategies
@@ -11,16 +11,14 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     joint           the search behind `joint`
     p_identity      the search behind `p-identity`
     request         what `design` was asked, checked; what earlier plans leave in every cell
-    reduction       cells that no query tells apart, merged before anything is looked at
     one_method      the plan that one method finds
     trials          several methods tried, the best plan kept
     laplace_search  what is tried under Laplace noise, and the best plan refined
     refinement      rows for Laplace noise refined directly
-    choice          `design` itself
+    choice          `design` itself: cells that no query tells apart are merged first
     own_matrix      `plan_from`: a strategy matrix of one's own
     priced_targets  totals within targets from totals alone
     patience        how much work is enough where nobody set a limit
-    registration    queries and methods from outside the package
     refusals        why there is no plan
     plan            the plan itself
     plan_checks     what holds of every plan
@@ -30,7 +28,7 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     plan_file       a plan from a file
 """
 
-from leastnoise.planning.choice import design
+from leastnoise.planning.choice import design, over_classes
 from leastnoise.planning.families.proposals import (
     from_covariance,
     from_gains,
@@ -56,7 +54,6 @@ from leastnoise.planning.mechanism import (
 )
 from leastnoise.planning.method import (
     Method,
-    Reasons,
     Request,
     SearchResult,
     Trial,
@@ -69,14 +66,12 @@ from leastnoise.planning.method import (
     uniform_weights,
     whole_option,
 )
-from leastnoise.planning.method_list import all_methods, method_named
-from leastnoise.planning.one_method import plan_by, plan_from_search
+from leastnoise.planning.method_list import all_methods, method_named, register
+from leastnoise.planning.one_method import attempt, plan_by
 from leastnoise.planning.own_matrix import plan_from
 from leastnoise.planning.plan import Plan, cells_digest
 from leastnoise.planning.plan_file import load_plan, plan_from_parts
 from leastnoise.planning.plan_text import ACCEPTED_GAP, gap_warning, targets_to_text, trials_to_text
-from leastnoise.planning.reduction import over_classes
-from leastnoise.planning.registration import register
 from leastnoise.planning.request import checked_request
 
 __all__ = [
@@ -86,12 +81,12 @@ __all__ = [
     "Mechanism",
     "Method",
     "Plan",
-    "Reasons",
     "Request",
     "RoundedGaussian",
     "SearchResult",
     "Trial",
     "all_methods",
+    "attempt",
     "cells_digest",
     "cells_per_attribute",
     "checked_request",
@@ -116,7 +111,6 @@ __all__ = [
     "plan_by",
     "plan_from",
     "plan_from_parts",
-    "plan_from_search",
     "plan_through",
     "positive_option",
     "refuse_unless_promising_nothing",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from leastnoise.core.progress import Progress, gap_to_text
@@ -12,18 +13,18 @@ from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.product import PRODUCT
+from leastnoise.planning.families.product_requests import refuse_unstructured
 from leastnoise.planning.families.residuals import RESIDUALS
 from leastnoise.planning.laplace_search import best_with_laplace_noise
-from leastnoise.planning.method import Method, Reasons, Request
+from leastnoise.planning.method import Method, Request
 from leastnoise.planning.method_list import FREE_OPERATIONS, SEARCHES, SMALL, in_order, method_named
 from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.patience import SMALL_GAP
 from leastnoise.planning.plan import Plan
-from leastnoise.planning.reduction import over_classes
 from leastnoise.planning.request import checked_request
-from leastnoise.planning.trials import Attempt, Trials
+from leastnoise.planning.trials import SHARE, Trials
 from leastnoise.privacy import Goal, LeastLoss
-from leastnoise.query import Objective, Workload
+from leastnoise.query import Cases, Objective, TotalVariance, Where, Workload, classes_of, states_in
 
 # Of the operations that a certified optimum may take without a time limit, the share that a further method
 # may take where there is a plan: running sums along both axes of 256 by 256 cells need half of it, a union
@@ -95,11 +96,10 @@ def design(
         request = checked_request(
             workload, privacy, objective, options, after, over, tol, time_limit, backend, tell
         )
-        has_goal = isinstance(privacy, Goal) or request.spare is not None
         log_step("design started", method=method)
         chosen = None if method == "auto" else method_named(method)
         request = over_classes(request, chosen)
-        plan = _best(request, has_goal) if chosen is None else plan_by(chosen, request, has_goal)
+        plan = _best(request) if chosen is None else plan_by(chosen, request)
         log_step("design ended", method=plan.method, ended=plan.ended)
         return plan
 
@@ -109,31 +109,25 @@ def _step_to_line(progress: Progress) -> tuple[str, None]:
     return f"designing{part}: step {progress.step:,}{gap_to_text(progress.gap)}", None
 
 
-def _best(request: Request, has_goal: bool) -> Plan:
+def _best(request: Request) -> Plan:
     """The plan of the method that serves best, with the noise that the goal allows."""
-    reasons = Reasons(request)
     if request.privacy.noise.is_pure:
-        return best_with_laplace_noise(in_order(reasons), reasons, has_goal)
-    return _best_with_gaussian_noise(reasons, has_goal)
+        return best_with_laplace_noise(in_order(request), request)
+    return _best_with_gaussian_noise(request)
 
 
-# Of the time left, what a method may take that is mostly near the optimum, where one comes after that may be
-# nearer.
-_SHARE_BEFORE_OTHERS = 0.5
-
-
-def _best_with_gaussian_noise(reasons: Reasons, has_goal: bool) -> Plan:
+def _best_with_gaussian_noise(request: Request) -> Plan:
     """The best plan of the methods that search for the optimum; of the others where none of those can serve.
 
     A plan that is proved to be the optimum ends the trying. Without a time limit, what would take minutes is
     left out where there is a plan already.
     """
-    trials = Trials(reasons, has_goal, reasons.request.deadline)
-    has_first = reasons.request.workload.shape[1] > SMALL and not _is_closed(reasons)
+    trials = Trials(request)
+    has_first = request.workload.shape[1] > SMALL and not _is_closed(request)
     if has_first:
         trials.run_plain()
     searched = False
-    for method in in_order(reasons):
+    for method in in_order(request):
         is_search = method.name in SEARCHES
         if not is_search and not searched:
             searched = True
@@ -141,12 +135,10 @@ def _best_with_gaussian_noise(reasons: Reasons, has_goal: bool) -> Plan:
                 break
         if trials.is_settled:
             break
-        if method.is_data_dependent or reasons.unfit(method) is not None:
+        if method.is_data_dependent or request.unfit(method) is not None:
             continue
         if not trials.has_searched or _may_join(trials, method):
-            trials.run(
-                Attempt(method.name, method, reasons.request.options, _share(trials, method), knows_gap=True)
-            )
+            trials.run(method, _share(trials, method))
     if not has_first and trials.gap > _FAR:
         trials.run_plain()
     return trials.result()
@@ -156,9 +148,9 @@ def _best_with_gaussian_noise(reasons: Reasons, has_goal: bool) -> Plan:
 _FAR = 0.01
 
 
-def _is_closed(reasons: Reasons) -> bool:
+def _is_closed(request: Request) -> bool:
     """Whether a method serves that ends at once, and at the optimum."""
-    return any(reasons.unfit(method) is None for method in (PRODUCT, MARGINALS))
+    return any(request.unfit(method) is None for method in (PRODUCT, MARGINALS))
 
 
 # Of the operations that a method says it takes, those that it takes as a rule where there is a plan already:
@@ -171,7 +163,7 @@ def _may_join(trials: Trials, method: Method) -> bool:
     request = trials.request
     if not method.is_quick or not request.options.keys() <= method.options.keys():
         return False
-    operations = trials.reasons.needs(method).operations
+    operations = request.needs(method).operations
     patience = request.patience
     is_enough = (
         patience is not None and trials.gap <= SMALL_GAP and not patience.leaves(_USUALLY * operations)
@@ -185,12 +177,60 @@ def _may_join(trials: Trials, method: Method) -> bool:
 
 def _share(trials: Trials, method: Method) -> float:
     """The share of the time left for a method: all of it, unless one that may be better comes after it."""
-    if trials.request.time_limit is None or method.name not in (RESIDUALS.name, JOINT.name):
+    request = trials.request
+    if request.time_limit is None or method.name not in (RESIDUALS.name, JOINT.name):
         return 1.0
-    reasons, left = trials.reasons, (1 - _SHARE_BEFORE_OTHERS) * trials.left
+    left = (1 - SHARE) * trials.left
     is_followed = any(
-        reasons.unfit(later) is None and reasons.too_much(later, left) is None
+        request.unfit(later) is None and request.too_much(later, left) is None
         for later in (JOINT, DENSE)
         if later.name != method.name and not trials.has_tried(later.name)
     )
-    return _SHARE_BEFORE_OTHERS if is_followed else 1.0
+    return SHARE if is_followed else 1.0
+
+
+# Cells from which on those that no query tells apart are looked for before anything else; with fewer, methods
+# compare the columns themselves.
+_MANY_CELLS = 20_000
+
+# Of the cells, the share that classes may be: more gain nothing.
+_WORTH_REDUCING = 0.5
+
+
+def over_classes(request: Request, method: Method | None = None) -> Request:
+    """The request over classes of cells that no query tells apart, where conditions leave few of many cells.
+
+    Every size that decides which method serves is then the number of classes. Cross tables and ranges of
+    single attributes are left as they are: their methods know them attribute by attribute. So are requests
+    that the optimum over classes would take long to serve, and products would serve.
+
+    Args:
+        method: the one that was asked for; None where there is a choice.
+    """
+    workload, objective = request.workload, request.objective
+    n = workload.shape[1]
+    if n <= _MANY_CELLS or request.used is not None or request.over is not None:
+        return request
+    if isinstance(objective, TotalVariance) and objective.relative_to is not None:
+        return request
+    if not any(isinstance(block.query, Where | Cases) for block in workload.blocks):
+        return request
+    limit = None if request.time_limit is None else SHARE * request.time_limit
+    classes = classes_of(workload, most_states=states_in(limit))
+    if classes is None or classes.n > _WORTH_REDUCING * n:
+        return request
+    over = classes.reduced(workload)
+    if over is None:
+        return request
+    left = request.deadline.left
+    reduced = replace(request, workload=over, classes=classes, whole=workload, time_limit=left)
+    if method is not None:
+        return request if reduced.unfit(method) is not None else reduced
+    return reduced if _is_served(reduced) or refuse_unstructured(request) is not None else request
+
+
+def _is_served(reduced: Request) -> bool:
+    """Whether the optimum over classes, or a search for Laplace noise, is found soon."""
+    if reduced.privacy.noise.is_pure:
+        return reduced.workload.shape[1] <= SMALL
+    return reduced.unfit(DENSE) is None and reduced.needs(DENSE).operations <= FREE_OPERATIONS

@@ -19,8 +19,9 @@ from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.resources import seconds_for, threads_for_matrices_of, why_too_much
-from leastnoise.planning.method import Method, Reasons, Request, SearchResult
+from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.one_method import meeting_caps, plan_of
+from leastnoise.planning.patience import NOMINAL_SPEED
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refinement import (
     Proposed,
@@ -30,15 +31,15 @@ from leastnoise.planning.refinement import (
     refinements,
     within_span,
 )
-from leastnoise.planning.trials import Attempt, Trials
+from leastnoise.planning.trials import SHARE, Trials
 from leastnoise.query import Targets
 from leastnoise.strategy import MAX_DENSE_STRATEGY
 
-# Seconds that a method which cannot be stopped may take where nobody set a time limit, up to FREE_CELLS
-# cells; beyond, in proportion to them. They are reckoned from sizes, not measured.
+# Seconds that measuring every query may take where nobody set a time limit, up to FREE_CELLS cells; beyond,
+# in proportion to them. They are reckoned from sizes, not measured, and it cannot be stopped.
 FREE_SECONDS = 10.0
 
-# Cells up to which such a method may take FREE_SECONDS.
+# Cells up to which it may take FREE_SECONDS.
 FREE_CELLS = 256
 
 # Methods that search for long and are tried all the same, with the options that each is given for few cells.
@@ -76,28 +77,12 @@ FEW: dict[str, Any] = {"starts": 4, "iterations": 200, "workers": 1}
 # without a pause in which a time limit could be looked at.
 _QUICK_COEFFICIENTS = 2**20
 
-# Seconds that measuring every query takes per coefficient.
-_SECONDS_PER_COEFFICIENT = 1.7e-6
 
-# The share of the time left that one method may take, so that others and the refinement come too.
-_SHARE = 0.5
-
-# The same for the method that is tried last.
-_SHARE_OF_LAST = 0.25
-
-
-def free_seconds(request: Request) -> float:
-    """Seconds that a method which cannot be stopped may take, by its own reckoning."""
-    if request.time_limit is not None:
-        return math.inf
-    return FREE_SECONDS * max(1.0, request.workload.shape[1] / FREE_CELLS)
-
-
-def methods_to_try(methods: Iterable[Method], reasons: Reasons) -> list[Method]:
+def methods_to_try(methods: Iterable[Method], request: Request) -> list[Method]:
     """The methods that serve a request: quick ones and those that search; slow ones if there is no other."""
-    m, n = reasons.request.workload.shape
+    m, n = request.workload.shape
     tried = [method for method in methods if not (method.is_data_dependent or method.is_only_named)]
-    willing = [method for method in tried if reasons.unfit(method) is None]
+    willing = [method for method in tried if request.unfit(method) is None]
     quick = [method for method in willing if method.is_quick]
     is_low_rank = n <= _LOWRANK_CELLS or (_LOWRANK_SHARE * m <= n and m * n <= _LOWRANK_COEFFICIENTS)
     searches = [
@@ -106,11 +91,20 @@ def methods_to_try(methods: Iterable[Method], reasons: Reasons) -> list[Method]:
     return quick + [method for method in searches if method not in quick] or willing
 
 
-def is_left_to_products(method: Method, methods: Sequence[Method], request: Request) -> bool:
-    """Whether a method over single cells is left out, because tables of rows serve, and cells are many."""
-    if request.time_limit is not None or request.workload.shape[1] <= _BESIDE_PRODUCTS:
+def takes_too_long(method: Method, methods: Sequence[Method], request: Request) -> bool:
+    """Whether a method is left out where nobody set a time limit and there is a plan.
+
+    Of many cells, methods over single ones are left out where tables of rows serve; so is measuring every
+    query where that takes longer than searches do.
+    """
+    n = request.workload.shape[1]
+    if request.time_limit is not None:
         return False
-    return method.name not in _OF_PRODUCTS and any(one.name in _OF_PRODUCTS for one in methods)
+    if _is_long_list(method, request):
+        needs = request.needs(method)
+        return needs.first + needs.last > FREE_SECONDS * max(1.0, n / FREE_CELLS) * NOMINAL_SPEED
+    is_over_cells = n > _BESIDE_PRODUCTS and method.name not in _OF_PRODUCTS
+    return is_over_cells and any(one.name in _OF_PRODUCTS for one in methods)
 
 
 def check_options(methods: Sequence[Method], request: Request) -> None:
@@ -129,36 +123,21 @@ def check_options(methods: Sequence[Method], request: Request) -> None:
         )
 
 
-def attempts(methods: Sequence[Method], request: Request) -> list[Attempt]:
-    """The methods in the order in which they are tried: quick ones, searches, and what takes longest.
+def in_turn(methods: Sequence[Method], request: Request) -> list[tuple[str, Method, dict[str, Any]]]:
+    """The methods in the order in which they are tried, each with what a plan calls it, and its options.
 
-    Where caps are to be met, a short search comes between quick methods and long searches.
+    Quick ones come first, then searches, then what takes longest. Where caps are to be met, a short search
+    comes before long ones.
     """
-    found = [_attempt(method, request) for method in methods]
-    if request.objective.kind != "total":
-        found += [_short_search(one, request) for one in found if one.method.name == "p-identity"]
-    return sorted(found, key=lambda one: _turn(one, request))
-
-
-def _short_search(full: Attempt, request: Request) -> Attempt:
-    options = {**FEW, **full.options}
-    name = f"{full.name} from {options['starts']} starts"
-    return replace(full, name=name, options=options, is_quick=request.time_limit is None)
-
-
-def _turn(attempt: Attempt, request: Request) -> int:
-    if attempt.method.name == _LAST or _is_long_list(attempt.method, request):
-        return 3
-    if attempt.method.is_quick:
-        return 0
-    return 1 if attempt.name != attempt.method.name else 2
-
-
-def _attempt(method: Method, request: Request) -> Attempt:
-    share = _SHARE_OF_LAST if method.name == _LAST else _SHARE
-    options, is_long = options_for(method, request), _is_long_list(method, request)
-    least = _SECONDS_PER_COEFFICIENT * math.prod(request.workload.shape) if is_long else 0.0
-    return Attempt(method.name, method, options, share, method.is_quick and not is_long, least)
+    turns = []
+    for method in methods:
+        options = options_for(method, request)
+        is_last = method.name == _LAST or _is_long_list(method, request)
+        turns.append((3 if is_last else 0 if method.is_quick else 2, method.name, method, options))
+        if method.name == "p-identity" and request.objective.kind != "total":
+            short = {**FEW, **options}
+            turns.append((1, f"{method.name} from {short['starts']} starts", method, short))
+    return [(name, method, options) for _, name, method, options in sorted(turns, key=lambda turn: turn[0])]
 
 
 def _is_long_list(method: Method, request: Request) -> bool:
@@ -173,7 +152,7 @@ def options_for(method: Method, request: Request) -> dict[str, Any]:
     return {**own, **{name: value for name, value in request.options.items() if name in method.options}}
 
 
-def best_with_laplace_noise(methods: Iterable[Method], reasons: Reasons, has_goal: bool) -> Plan:
+def best_with_laplace_noise(methods: Iterable[Method], request: Request) -> Plan:
     """The best plan of several methods and of what refining it directly gives; it lists them all.
 
     Where targets must be met and no method meets them, the least common factor on them is sought as well, as
@@ -183,24 +162,22 @@ def best_with_laplace_noise(methods: Iterable[Method], reasons: Reasons, has_goa
         MethodError: if no method meets the targets.
         DesignError: the first method's, if none finds a plan; what they take, if all take too much.
     """
-    request = reasons.request
-    willing = methods_to_try(methods, reasons)
+    willing = methods_to_try(methods, request)
     if willing:
         check_options(willing, request)
-    trials = Trials(reasons, has_goal, Deadline.after(request.time_limit))
+    trials = Trials(request)
     is_span_due = is_span_first(request)
-    for attempt in attempts(willing, request):
+    for name, method, options in in_turn(willing, request):
         if trials.is_settled:
             break
-        if is_span_due and trials.plans and not attempt.method.is_quick:
+        if is_span_due and trials.plans and not method.is_quick:
             is_span_due = False
             _try_refinements(trials, trials.best(), within_span)
-        is_beaten = is_left_to_products(attempt.method, willing, request)
-        if trials.has_any and (is_beaten or attempt.least_seconds > free_seconds(request)):
-            trials.leave_out(attempt.name, "too-long")
+        if (trials.plans or trials.missed) and takes_too_long(method, willing, request):
+            trials.leave_out(name, "too-long")
         else:
-            trials.run(attempt)
-    if trials.has_only_missed:
+            trials.run(method, SHARE, name=name, options=options)
+    if trials.missed and not trials.plans:
         _try_common_factor(trials, willing)
     best = trials.best()
     if may_refine(request) and not trials.is_settled:
@@ -214,14 +191,13 @@ def best_with_laplace_noise(methods: Iterable[Method], reasons: Reasons, has_goa
 def _try_common_factor(trials: Trials, willing: Sequence[Method]) -> None:
     """Look for noise that misses the targets by the least factor, which may turn out to be none."""
     request, name = trials.request, "the least common factor"
-    if request.time_limit is not None and trials.left <= 0:
+    if trials.left <= 0:
         trials.leave_out(name, "no-time")
         return
-    left = None if request.time_limit is None else trials.left
-    reasons = Reasons(replace(request, objective=Targets(), time_limit=left, progress=trials.tell))
+    asked = replace(request, objective=Targets(), time_limit=trials.deadline.left, progress=trials.tell)
 
     def meeting() -> Plan:
-        closest = best_with_laplace_noise(willing, reasons, trials.has_goal)
+        closest = best_with_laplace_noise(willing, asked)
         return meeting_caps(replace(closest, objective=request.objective))
 
     trials.judge(name, meeting)
@@ -271,7 +247,7 @@ def _refined(best: Plan, request: Request, how: str, propose: Callable[[], Propo
     found = SearchResult(
         proposed.proposal, q, "heuristic", f"{best.note}, {how}", proposed.ended, p=witness.p
     )
-    return plan_of(best.method, best.options, request, best.has_goal, found)
+    return plan_of(best.method, best.options, request, found)
 
 
 def _can_be_listed(plan: Plan) -> bool:

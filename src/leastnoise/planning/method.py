@@ -40,8 +40,8 @@ class Request:
     """What `design` asks of a method.
 
     Where the objective is of the kind "largest", only the shape of the noise matters;
-    if no privacy goal was given either, `privacy` allows μ² = 1 for one record, and `least` says for whom the
-    least loss is sought. Where earlier plans have used part of
+    if no privacy goal was given either (`has_goal`), `privacy` allows μ² = 1 for one record, and `least` says
+    for whom the least loss is sought. Where earlier plans have used part of
     the goal, `after` are their digests and `used` is what they spend together in each cell. `over` names the
     attribute that is time, where rows are to be measured period by period.
     The time limit counts from `began`, when the request was made; `is_promised` says whether somebody asked
@@ -70,7 +70,10 @@ class Request:
     patience: Patience | None = None
     classes: CellClasses | None = None
     whole: Workload | None = None
+    has_goal: bool = True
     began: float = field(default_factory=lambda: time.monotonic(), init=False)
+    _unfit: dict[str, str | None] = field(default_factory=dict, init=False, repr=False)
+    _needs: dict[str, Needs] = field(default_factory=dict, init=False, repr=False)
 
     @property
     def deadline(self) -> Deadline:
@@ -81,6 +84,34 @@ class Request:
     def spare(self) -> CellCosts | None:
         """What earlier plans have left to a record of each cell, exactly; None where there are none."""
         return None if self.used is None else spare_of(self.privacy, self.used)
+
+    def unfit(self, method: Method) -> str | None:
+        """Why a method cannot serve whatever the memory and the time, or None; each is asked once."""
+        if method.name not in self._unfit:
+            self._unfit[method.name] = method.why_unfit(self)
+        return self._unfit[method.name]
+
+    def needs(self, method: Method) -> Needs:
+        """The memory and time that a method takes which is not unfit; each is asked once."""
+        if method.name not in self._needs:
+            self._needs[method.name] = method.needs(self)
+        return self._needs[method.name]
+
+    def too_much(self, method: Method, time_limit: float | None = None, overdue: float = 0.0) -> str | None:
+        """What a method takes, where that is more memory or time than there is; else None.
+
+        Args:
+            time_limit: seconds that it would have of a limit that somebody set; all of them unless given.
+            overdue: seconds that have passed since that limit.
+        """
+        promised = self.time_limit if self.is_promised else None
+        if promised is not None and time_limit is not None:
+            promised = round(time_limit, 2)
+        return why_too_much(self.needs(method), promised, overdue)
+
+    def why_not(self, method: Method) -> str | None:
+        """Why a method cannot serve, or None."""
+        return self.unfit(method) or self.too_much(method)
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,8 +188,8 @@ class Method:
         takes_absolute: whether it plans for absolute errors, or measures the same whatever the objective.
         variants: options that make another method of it, by what to call that; `compare` tries each one
             where the method itself can serve.
-        needs: the memory and time it takes, by which `Reasons` refuses before anything is allocated. Methods
-            that never hold a matrix over all cells may leave it out.
+        needs: the memory and time it takes, by which `Request.too_much` refuses before anything is allocated.
+            Methods that never hold a matrix over all cells may leave it out.
     """
 
     name: str
@@ -207,43 +238,6 @@ class Method:
                 field="options",
                 given=named,
             )
-
-
-class Reasons:
-    """Why methods cannot serve one request: each is asked once, when its answer is first needed."""
-
-    def __init__(self, request: Request) -> None:
-        self.request = request
-        self._unfit: dict[str, str | None] = {}
-        self._needs: dict[str, Needs] = {}
-
-    def unfit(self, method: Method) -> str | None:
-        """Why a method cannot serve the request whatever the memory and the time, or None."""
-        if method.name not in self._unfit:
-            self._unfit[method.name] = method.why_unfit(self.request)
-        return self._unfit[method.name]
-
-    def needs(self, method: Method) -> Needs:
-        """The memory and time that a method takes which is not unfit."""
-        if method.name not in self._needs:
-            self._needs[method.name] = method.needs(self.request)
-        return self._needs[method.name]
-
-    def too_much(self, method: Method, time_limit: float | None = None, overdue: float = 0.0) -> str | None:
-        """What a method takes, where that is more memory or time than there is; else None.
-
-        Args:
-            time_limit: seconds that it would have of a limit that somebody set; all of them unless given.
-            overdue: seconds that have passed since that limit.
-        """
-        promised = self.request.time_limit if self.request.is_promised else None
-        if promised is not None and time_limit is not None:
-            promised = round(time_limit, 2)
-        return why_too_much(self.needs(method), promised, overdue)
-
-    def why_not(self, method: Method) -> str | None:
-        """Why a method cannot serve the request, or None."""
-        return self.unfit(method) or self.too_much(method)
 
 
 def dense_needs(

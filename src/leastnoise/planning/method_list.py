@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from importlib import import_module
+from typing import TypeVar
 
-from leastnoise.core.errors import MethodError
+from leastnoise.core.errors import InputError, MethodError
 from leastnoise.planning.families.attribute_sets import DATACUBE, FOURIER
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.eigen import EIGEN, PRINCIPAL, SEPARATION
@@ -20,9 +21,10 @@ from leastnoise.planning.families.plain import PLAIN
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.residuals import RESIDUALS, has_shared_axis
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
-from leastnoise.planning.method import Method, Reasons
+from leastnoise.planning.method import Method, Request
 from leastnoise.planning.p_identity.family import P_IDENTITY
 from leastnoise.planning.patience import NOMINAL_SPEED
+from leastnoise.query import Query, add_query_kind
 
 # Cells. Up to this number a matrix is quickly found, and easier to look at than blocks of products.
 SMALL = 512
@@ -83,16 +85,42 @@ PAPERS: tuple[tuple[str, str, str], ...] = (
 _ADDED: dict[str, Method] = {}
 
 
-def add_method(method: Method) -> None:
-    """Let a method from outside the package be asked for by its name.
+_Addition = TypeVar("_Addition", bound=type[Query] | Method)
+
+
+def register(addition: _Addition) -> _Addition:
+    """The same class of queries or the same method, which is known by its name from now on.
+
+    Plans, releases and specification files may then hold queries of the kind; `design`, `compare` and
+    `methods` know the method, and "auto" tries it where none that searches for the optimum serves. Whoever
+    loads such a plan registers the kind first. As a decorator it takes one line.
+
+    Args:
+        addition: a subclass of `leastnoise.query.Query` with a kind of its own, or a
+            `leastnoise.planning.Method`.
+
+    Guarantee:
+        Neither can break privacy: what a method proposes is measured in whole numbers whose sensitivity is
+        taken exactly, and every plan is compared with what its labels say before it is returned.
 
     Raises:
-        MethodError: if one of the package has that name.
+        InputError: if it is neither, or another kind of queries has its name.
+        MethodError: if another method has its name.
     """
-    own = [known.name for known in (*METHODS, OWN)] + [name for name, _, _ in PAPERS]
-    if not method.name or method.name in own:
-        raise MethodError.must("name", "differ from those of the methods that there are", given=method.name)
-    _ADDED[method.name] = method
+    if isinstance(addition, Method):
+        own = [known.name for known in (*METHODS, OWN)] + [name for name, _, _ in PAPERS]
+        if not addition.name or addition.name in own:
+            raise MethodError.must(
+                "name", "differ from those of the methods that there are", given=addition.name
+            )
+        _ADDED[addition.name] = addition
+    elif isinstance(addition, type) and issubclass(addition, Query):
+        add_query_kind(addition)
+    else:
+        raise InputError.must(
+            "addition", "be a class of queries or a Method, such as register(Suffix)", given=type(addition)
+        )
+    return addition
 
 
 def all_methods() -> tuple[Method, ...]:
@@ -109,7 +137,7 @@ def _loaded(module: str, attribute: str) -> Method:
     return method
 
 
-def in_order(reasons: Reasons) -> Iterator[Method]:
+def in_order(request: Request) -> Iterator[Method]:
     """Every method, those that method="auto" should try first before the others.
 
     Products and cross tables have their exact optimum attribute by attribute, which is much quicker than the
@@ -117,7 +145,7 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
     within a percent or so of the optimum, and come before the dense one where that takes long. The papers'
     own methods are loaded when it is their turn.
     """
-    n, goal = reasons.request.workload.shape[1], reasons.request.privacy
+    n, goal = request.workload.shape[1], request.privacy
     if goal.noise.is_pure:
         # Up to SMALL products come last, so that of equally good plans the one with a matrix is taken.
         products = (PRODUCT, MARGINALS, RESIDUALS)
@@ -128,13 +156,13 @@ def in_order(reasons: Reasons) -> Iterator[Method]:
         yield from _paper_methods()
         yield from last
         return
-    if n <= SMALL or (goal.relation.replaces and is_dense_soon(reasons)):
+    if n <= SMALL or (goal.relation.replaces and is_dense_soon(request)):
         # Where records are replaced, only the dense optimum is one.
         yield from SEARCHES.values()
     else:
         # Where records are replaced, cross tables have their exact optimum, and single products have not.
         yield from (MARGINALS, PRODUCT) if goal.relation.replaces else (PRODUCT, MARGINALS)
-        is_dense_first = is_dense_soon(reasons) and not has_shared_axis(reasons.request)
+        is_dense_first = is_dense_soon(request) and not has_shared_axis(request)
         yield from (DENSE, RESIDUALS, JOINT) if is_dense_first else (RESIDUALS, JOINT, DENSE)
     # Noise on every cell or query comes after wavelets and trees; plain noise is there before anything else.
     others = [method for method in _TRIED if method.name not in SEARCHES and method is not PLAIN]
@@ -147,12 +175,11 @@ def _added() -> Iterator[Method]:
     return (method for method in _ADDED.values() if not method.is_only_named)
 
 
-def is_dense_soon(reasons: Reasons) -> bool:
+def is_dense_soon(request: Request) -> bool:
     """Whether the certified optimum over all noise is found in a small part of the time there is."""
-    if reasons.unfit(DENSE) is not None:
+    if request.unfit(DENSE) is not None:
         return False
-    request, operations = reasons.request, reasons.needs(DENSE).operations
-    limit = request.time_limit
+    limit, operations = request.time_limit, request.needs(DENSE).operations
     most = FREE_OPERATIONS if limit is None else _SHARE_TO_BE_FIRST * limit * NOMINAL_SPEED
     if operations <= most:
         return True

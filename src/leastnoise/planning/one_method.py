@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import ENOUGH, Progress
 from leastnoise.core.resources import Needs, threads_for_matrices_of
 from leastnoise.planning.mechanism import Mechanism
-from leastnoise.planning.method import Method, Reasons, Request, SearchResult
+from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.method_list import all_methods
 from leastnoise.planning.patience import SMALL_GAP
 from leastnoise.planning.plan import Plan
@@ -33,25 +33,24 @@ from leastnoise.solver import Reweighting, load_backend
 from leastnoise.strategy import Measured, OverClasses, Proposal
 
 
-def plan_by(method: Method, request: Request, has_goal: bool) -> Plan:
+def plan_by(method: Method, request: Request) -> Plan:
     """The plan that one method finds.
 
     Raises:
         MethodError: if it cannot serve the request; the message names those that can.
     """
     method.check_options(request.options)
-    reasons = Reasons(request)
-    reason = reasons.why_not(method)
+    reason = request.why_not(method)
     if reason is not None:
-        able = [m.name for m in all_methods() if reasons.why_not(m) is None]
+        able = [m.name for m in all_methods() if request.why_not(m) is None]
         can = f"; {', '.join(able)} can" if able else "; no method can"
         raise MethodError(
             f"method {method.name!r} cannot do this: {reason}{can}", field="method", given=method.name
         )
-    return plan_from_search(method, request, has_goal, reasons.needs(method))
+    return attempt(method, request, request.needs(method))
 
 
-def plan_from_search(method: Method, request: Request, has_goal: bool, needs: Needs) -> Plan:
+def attempt(method: Method, request: Request, needs: Needs) -> Plan:
     """The plan of a method that has been asked, and can serve the request.
 
     Args:
@@ -63,41 +62,29 @@ def plan_from_search(method: Method, request: Request, has_goal: bool, needs: Ne
     method.check_options(request.options)
     if method.is_data_dependent:
         return _plan_of_mechanism(method, request)
+
+    def find(asked: Request) -> SearchResult:
+        with threads_for_matrices_of(method.matrix_size(asked)):
+            found = method.find(_with_listener(asked, method, needs))
+        assert isinstance(found, SearchResult)
+        return _as_it_ended(found, request)
+
+    def measured(found: SearchResult) -> Plan:
+        # Rounding to integers too: with several threads the same request could have another digest.
+        with threads_for_matrices_of(method.matrix_size(request)):
+            return plan_of(method.name, request.options, request, found)
+
     with computed_on(None if request.backend == "numpy" else load_backend(request.backend)):
-        search = _MethodSearch(method, request, has_goal, needs)
-        priced = plan_by_prices(method, request, search)
+        priced = plan_by_prices(method, request, find, measured)
         if priced is not None and priced.certificate.gap <= SMALL_GAP:
             return priced
         try:
-            plan = search.plan(search.find(_with_time_to_search(request, needs)))
+            plan = measured(find(_with_time_to_search(request, needs)))
         except DesignError:
             if priced is None:
                 raise
             return priced
         return plan if priced is None else better_of(priced, plan)
-
-
-@dataclass(frozen=True, eq=False)
-class _MethodSearch:
-    """A method's search, and the plans of what it finds, for one request."""
-
-    method: Method
-    request: Request
-    has_goal: bool
-    needs: Needs
-
-    def find(self, request: Request) -> SearchResult:
-        """What the method finds, for the request or for one like it."""
-        with threads_for_matrices_of(self.method.matrix_size(request)):
-            found = self.method.find(_with_listener(request, self.method, self.needs))
-        assert isinstance(found, SearchResult)
-        return _as_it_ended(found, self.request)
-
-    def plan(self, found: SearchResult) -> Plan:
-        """The plan that measures it, for the request."""
-        # Rounding to integers too: with several threads the same request could have another digest.
-        with threads_for_matrices_of(self.method.matrix_size(self.request)):
-            return plan_of(self.method.name, self.request.options, self.request, self.has_goal, found)
 
 
 def _with_time_to_search(request: Request, needs: Needs) -> Request:
@@ -132,15 +119,13 @@ def _as_it_ended(found: SearchResult, request: Request) -> SearchResult:
     return replace(found, ended="exhausted", note=f"{found.note}; {patience.to_text()}")
 
 
-def plan_of(
-    method: str, options: Mapping[str, Any], request: Request, has_goal: bool, found: SearchResult
-) -> Plan:
+def plan_of(method: str, options: Mapping[str, Any], request: Request, found: SearchResult) -> Plan:
     """The plan that measures what was found, in whole numbers, with its certificate."""
     workload, objective = request.workload, request.objective
     proposal = found.proposal
     if request.over is not None:
         proposal = proposal.in_time(workload, request.over)
-    if has_goal:
+    if request.has_goal:
         goal = request.privacy
         tol = min(request.tol, found.grid_tol)
         strategy: Measured = proposal.measured_within(goal, tol=tol, spare=request.spare)
@@ -160,7 +145,7 @@ def plan_of(
         tol=request.tol,
         note=found.note,
         options=dict(options),
-        has_goal=has_goal,
+        has_goal=request.has_goal,
         after=request.after,
         used=request.used,
         ended=found.ended,
@@ -251,23 +236,6 @@ def meeting_targets(
     if largest_share(workload, strategy, caps) > 1:
         raise DesignError("no noise scale meets the targets; this is a fault of leastnoise", field="scale")
     return strategy, least.goal_for(strategy.spent)
-
-
-def data_dependent_plan(method: Method, request: Request) -> Plan:
-    """The plan of a method that depends on the data, for a request that it accepts.
-
-    Raises:
-        MethodError: if the method cannot do this.
-    """
-    method.check_options(request.options)
-    reason = Reasons(request).why_not(method)
-    if reason is not None or not method.is_data_dependent:
-        raise MethodError(
-            f"method {method.name!r} cannot do this: {reason or 'it needs no data'}",
-            field="method",
-            given=method.name,
-        )
-    return _plan_of_mechanism(method, request)
 
 
 def _plan_of_mechanism(method: Method, request: Request) -> Plan:

@@ -15,8 +15,8 @@ from leastnoise.core.printable import printable
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.fixed_rows import OWN
 from leastnoise.planning.families.proposals import from_rows
-from leastnoise.planning.method import Reasons, Request, SearchResult, uniform_weights
-from leastnoise.planning.one_method import plan_from_search, plan_of
+from leastnoise.planning.method import Request, SearchResult, uniform_weights
+from leastnoise.planning.one_method import attempt, plan_of
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.request import checked_request
 from leastnoise.privacy import Goal
@@ -70,7 +70,7 @@ def plan_from(workload: Workload, A: Any, privacy: Goal, *, objective: Objective
     note = f"{len(rows):,} rows of a matrix that was given"
     # Nothing is searched for.
     found = SearchResult(proposal, proof.q, "heuristic", note, "converged", proof.pairs, proof.p)
-    return plan_of(OWN.name, {}, request, True, found)
+    return plan_of(OWN.name, {}, request, found)
 
 
 def _checked_rows(A: Any, workload: Workload) -> Array:
@@ -116,12 +116,9 @@ def _require_answers(rows: Array, workload: Workload) -> None:
 
 def _dual_weights(request: Request) -> Witness:
     """Weights that prove a lower bound: those of the optimum where it is found soon, else equal ones."""
-    reasons = Reasons(request)
-    if reasons.unfit(DENSE) is None and reasons.needs(DENSE).operations <= _MOST_OPERATIONS:
+    if request.unfit(DENSE) is None and request.needs(DENSE).operations <= _MOST_OPERATIONS:
         try:
-            best = plan_from_search(
-                DENSE, replace(request, tol=_TOL, patience=None), has_goal=True, needs=reasons.needs(DENSE)
-            )
+            best = attempt(DENSE, replace(request, tol=_TOL, patience=None), request.needs(DENSE))
         except LeastnoiseError:
             return Witness(None, uniform_weights(request.workload))
         if isinstance(best.witness, Witness):

@@ -13,14 +13,14 @@ import numpy as np
 from leastnoise.bounds import ProductWitness, Witness, are_pairs, product_witness_from_parts
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import LeastnoiseError, PlanFileError
+from leastnoise.core.errors import LeastnoiseError, MethodError, PlanFileError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import ENDINGS, Ended
 from leastnoise.core.steps import log_step
 from leastnoise.planning.horizon import plan_through
 from leastnoise.planning.method import Request, Trial
 from leastnoise.planning.method_list import method_named
-from leastnoise.planning.one_method import data_dependent_plan
+from leastnoise.planning.one_method import plan_by
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.plan_parts import FORMAT
 from leastnoise.privacy import NOISES, CellCosts, Goal, goal_from_dict
@@ -198,9 +198,9 @@ def _data_dependent_plan(content: Mapping[str, Any], workload: Workload, privacy
     """
     objective, options = objective_from_dict(content), dict(content["options"])
     method = method_named(str(content["method"]))
-    return data_dependent_plan(
-        method, Request(workload, privacy, options, float(content["tol"]), objective=objective)
-    )
+    if not method.is_data_dependent:
+        raise MethodError(f"method {method.name!r} needs no data", field="method", given=method.name)
+    return plan_by(method, Request(workload, privacy, options, float(content["tol"]), objective=objective))
 
 
 def _invalid(name: str, fault: str, *, remedy: str | None = None) -> PlanFileError:

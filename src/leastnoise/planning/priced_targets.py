@@ -13,8 +13,8 @@ the weighted total. Newton's step in log W follows, and two to four are enough a
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol
 
 import numpy as np
 
@@ -52,16 +52,6 @@ _MOST = 100.0
 _HOPELESS = 0.98
 
 
-class Search(Protocol):
-    """A search for the total alone, and the plan of what it finds for the request with targets."""
-
-    def find(self, request: Request) -> SearchResult:
-        """What it finds."""
-
-    def plan(self, found: SearchResult) -> Plan:
-        """The plan that measures it."""
-
-
 def better_of(first: Plan, second: Plan) -> Plan:
     """The plan that achieves more, the first where they are equal, with the better of both bounds."""
     best = second if second.certificate.achieved < first.certificate.achieved else first
@@ -71,10 +61,19 @@ def better_of(first: Plan, second: Plan) -> Plan:
     return best.with_witness(other.witness)
 
 
-def plan_by_prices(method: Method, request: Request, search: Search) -> Plan | None:
+def plan_by_prices(
+    method: Method,
+    request: Request,
+    find: Callable[[Request], SearchResult],
+    measured: Callable[[SearchResult], Plan],
+) -> Plan | None:
     """The best plan that keeps all targets, with the best bound; None where none was found, or cells are few.
 
     Targets that bind nowhere are what most people write: the first search, without prices, is then the last.
+
+    Args:
+        find: the method's search, for a request about the total alone.
+        measured: the plan of what it finds, for the request with targets.
     """
     objective = request.objective
     if not isinstance(objective, TotalVariance) or objective.kind != "total-within-caps":
@@ -94,10 +93,10 @@ def plan_by_prices(method: Method, request: Request, search: Search) -> Plan | N
         limited = replace(alone, time_limit=None if left is None else _SHARE * left)
         plan: Plan | None = None
         try:
-            found = search.find(limited if prices is None else _with_prices(limited, prices))
+            found = find(limited if prices is None else _with_prices(limited, prices))
             if prices is not None:
                 found = _priced(found, request, prices)
-            plan = search.plan(found)
+            plan = measured(found)
         except MissesTargets:
             pass
         except DesignError:

@@ -14,7 +14,7 @@ from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.operators import Array
 from leastnoise.core.printable import printable
 from leastnoise.core.remedies import Argument, RelaxTargets, Remedy
-from leastnoise.planning.method import Method, Reasons
+from leastnoise.planning.method import Method, Request
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, PureDP, epsilon_of
 from leastnoise.query import Targets, Workload
 
@@ -59,40 +59,40 @@ def closest_of(missed: Sequence[MissesTargets]) -> MethodError:
     )
 
 
-def nobody_can(methods: Sequence[Method], reasons: Reasons) -> MethodError:
+def nobody_can(methods: Sequence[Method], request: Request) -> MethodError:
     """The error where no method takes a request, with the reason of each."""
-    if reasons.request.over is not None:
+    if request.over is not None:
         # Of the many methods that know no periods there is nothing more to say.
         methods = [method for method in methods if method.takes_periods]
-    is_absolute = reasons.request.objective.kind == "absolute"
+    is_absolute = request.objective.kind == "absolute"
     if is_absolute:
         methods = [method for method in methods if method.takes_absolute]
     by_name = "it depends on the data and is taken only when named"
     too_much = {
         method.name: reason
         for method in methods
-        if reasons.unfit(method) is None and (reason := reasons.too_much(method)) is not None
+        if request.unfit(method) is None and (reason := request.too_much(method)) is not None
     }
     others = [
-        f"{method.name}: {reasons.unfit(method) or by_name}"
+        f"{method.name}: {request.unfit(method) or by_name}"
         for method in methods
         if method.name not in too_much
     ]
-    if not too_much and reasons.request.over is not None:
+    if not too_much and request.over is not None:
         return MethodError(
             f"no method can plan this workload period by period. {'; '.join(others)}. ",
             Remedy(
                 "ask attributes other than time by Marginal alone, or declare attributes coarser",
             ),
             field="over",
-            given=reasons.request.over,
+            given=request.over,
         )
     if not too_much and is_absolute:
         return MethodError(
             f"no method can plan this workload for absolute errors. {'; '.join(others)}. ",
             Remedy("ask for ", Argument("objective", "TotalVariance()"), ", or declare attributes coarser"),
             field="objective",
-            given=reasons.request.objective,
+            given=request.objective,
         )
     if not too_much:
         return MethodError("no method can plan this workload. " + "; ".join(others), field="workload")

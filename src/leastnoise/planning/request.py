@@ -86,6 +86,7 @@ def checked_request(
         least=least,
         # Who names a gap or a time gets it.
         patience=Patience(aim) if tol is None and time_limit is None else None,
+        has_goal=privacy is not None,
     )
     if request.spare is not None:
         check_spare(workload, goal, request.spare)

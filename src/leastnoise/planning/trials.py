@@ -9,19 +9,22 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from leastnoise.core.deadline import LEAST_TIME, Deadline
+from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.progress import Ended, Progress, worst_ending
 from leastnoise.planning.families.plain import PLAIN
-from leastnoise.planning.method import Method, Outcome, Reasons, Request, Trial
+from leastnoise.planning.method import Method, Outcome, Request, Trial
 from leastnoise.planning.method_list import all_methods
-from leastnoise.planning.one_method import plan_from_search
+from leastnoise.planning.one_method import attempt
 from leastnoise.planning.plan import Plan
 from leastnoise.planning.refusals import MissesTargets, closest_of, nobody_can
+
+# Of the time left, what a method may take where others come after it that may be better.
+SHARE = 0.5
 
 # Plans whose objective differs by less than this share are equally good.
 _SAME = 1e-9
@@ -37,60 +40,30 @@ _OPTIMAL = 1e-4
 _NEAR_OPTIMAL = 5e-3
 
 
-@dataclass(frozen=True)
-class Attempt:
-    """One method with the options with which it is tried.
-
-    Attributes:
-        name: what a plan calls it.
-        share: of the time left that it may take.
-        is_quick: whether it is tried however late it is, where nobody set a time limit.
-        least_seconds: without which it is not begun, because it cannot be stopped.
-        own_seconds: that it may take though no time is left.
-        knows_gap: whether the gap that it tells on the way is that of its plan.
-    """
-
-    name: str
-    method: Method
-    options: Mapping[str, Any]
-    share: float = 1.0
-    is_quick: bool = True
-    least_seconds: float = 0.0
-    own_seconds: float = LEAST_TIME
-    knows_gap: bool = False
-
-    def seconds(self, left: float) -> float:
-        """Seconds that it may take of those left for all."""
-        return max(self.share * left, self.own_seconds)
-
-
-@dataclass(eq=False)
 class Trials:
-    """What was tried so far, and what came of it.
+    """What was tried so far for a request: a list, with the plan of each.
 
     Attributes:
-        reasons: what methods answer to the request.
-        deadline: when the time is up.
-        plans: all that were found.
         endings: how each attempt ended; one that was left out for want of time ended at the deadline.
-        failed: why attempts found no plan.
+        failed: why attempts found no plan, or one that misses the targets.
     """
 
-    reasons: Reasons
-    has_goal: bool
-    deadline: Deadline
-    plans: list[Plan] = field(default_factory=list)
-    endings: list[Ended] = field(default_factory=list)
-    failed: list[DesignError] = field(default_factory=list)
-    _missed: list[MissesTargets] = field(default_factory=list)
-    _listed: list[tuple[str, Outcome, Plan | None, str]] = field(default_factory=list)
-    _n_told: int = 0
-    _n_plain: int = 0
+    def __init__(self, request: Request) -> None:
+        self.request, self.deadline = request, request.deadline
+        self.endings: list[Ended] = []
+        self.failed: list[DesignError] = []
+        self._listed: list[tuple[Trial, Plan | None]] = []
+        self._n_told = 0
 
     @property
-    def request(self) -> Request:
-        """What is asked."""
-        return self.reasons.request
+    def plans(self) -> list[Plan]:
+        """All plans that were found."""
+        return [plan for _, plan in self._listed if plan is not None]
+
+    @property
+    def missed(self) -> list[MissesTargets]:
+        """How far plans were from the targets that miss them."""
+        return [error for error in self.failed if isinstance(error, MissesTargets)]
 
     @property
     def left(self) -> float:
@@ -102,16 +75,6 @@ class Trials:
     def overdue(self) -> float:
         """Seconds since the time was up, 0 until then."""
         return max(time.monotonic() - self.deadline.ends, 0.0)
-
-    @property
-    def has_any(self) -> bool:
-        """Whether there is a plan at all, though it may miss the targets."""
-        return bool(self.plans or self._missed)
-
-    @property
-    def has_only_missed(self) -> bool:
-        """Whether there is a plan that misses the targets, and none that meets them."""
-        return bool(self._missed) and not self.plans
 
     @property
     def is_settled(self) -> bool:
@@ -131,15 +94,15 @@ class Trials:
     @property
     def has_searched(self) -> bool:
         """Whether a method other than plain noise was tried, whatever came of it."""
-        return len(self._listed) > self._n_plain or bool(self._missed or self.failed)
+        return any(trial.name != PLAIN.name for trial, _ in self._listed)
 
     def run_plain(self) -> None:
         """Have plain noise for a first plan, or in place of a worse one; else nothing is said of it."""
-        method = PLAIN
-        if self.reasons.unfit(method) is not None or not self.request.options.keys() <= method.options.keys():
+        request = self.request
+        if request.unfit(PLAIN) is not None or not request.options.keys() <= PLAIN.options.keys():
             return
         try:
-            plan = plan_from_search(method, self.request, self.has_goal, self.reasons.needs(method))
+            plan = attempt(PLAIN, request, request.needs(PLAIN))
         except DesignError:
             # It misses the targets, or its coefficients cannot be rounded: that is for the methods to say.
             return
@@ -149,41 +112,52 @@ class Trials:
                 return
             # Whether a longer search would reach the optimum is for the search to say that came this far.
             plan = plan.with_witness(plan.witness, best.claim)
-        self.plans.append(plan)
-        self._listed.append((method.name, "beaten", plan, ""))
-        self._n_plain += 1
+        self._keep(PLAIN.name, "beaten", plan)
         self.tell()
 
-    def run(self, attempt: Attempt) -> None:
+    def run(
+        self,
+        method: Method,
+        share: float,
+        *,
+        name: str | None = None,
+        options: Mapping[str, Any] | None = None,
+    ) -> None:
         """Try one method, if there is time for it or no plan yet.
+
+        Args:
+            share: of the time left that it may take.
+            name: what a plan calls it; its own unless given.
+            options: with which it is tried; those of the request unless given.
 
         Raises:
             InfeasibleError: if it proves that no noise meets the targets, and none was found that does.
         """
-        is_limited = not attempt.is_quick or self.request.time_limit is not None
-        if is_limited and self.has_any and self.left <= attempt.least_seconds:
-            self.leave_out(attempt.name, "no-time")
+        request, name = self.request, name or method.name
+        if (self.plans or self.missed) and self.left <= 0:
+            self.leave_out(name, "no-time")
             return
-        method, seconds = attempt.method, attempt.seconds(self.left)
-        too_much = self.reasons.too_much(method, seconds, self.overdue)
+        seconds = max(share * self.left, LEAST_TIME)
+        too_much = request.too_much(method, seconds, self.overdue)
         if too_much is not None and seconds < self.left:
             # Not in its part of the time, but perhaps in all that is left.
-            seconds = max(self.left, LEAST_TIME)
-            too_much = self.reasons.too_much(method, seconds, self.overdue)
+            seconds = self.left
+            too_much = request.too_much(method, seconds, self.overdue)
         if too_much is not None:
-            self.leave_out(attempt.name, "too-much", too_much)
+            self.leave_out(name, "too-much", too_much)
             return
+        # With Laplace noise no bound is tight, and a search minimises something else than what its plan has.
+        knows_gap = not request.privacy.noise.is_pure
         given = replace(
-            self.request,
-            options=attempt.options,
+            request,
+            options=request.options if options is None else options,
             time_limit=None if math.isinf(seconds) else seconds,
-            progress=partial(self.tell, knows_gap=attempt.knows_gap),
-            is_promised=self.request.time_limit is not None,
+            progress=partial(self.tell, knows_gap=knows_gap),
+            is_promised=request.time_limit is not None,
             known=min((plan.certificate.achieved for plan in self.plans), default=None),
         )
-        needs = self.reasons.needs(method)
-        self.judge(attempt.name, partial(plan_from_search, method, given, self.has_goal, needs))
-        if not attempt.knows_gap:
+        self.judge(name, partial(attempt, method, given, request.needs(method)))
+        if not knows_gap:
             self.tell()
 
     def judge(self, name: str, make: Callable[[], Plan | None]) -> None:
@@ -194,30 +168,30 @@ class Trials:
         """
         try:
             plan = make()
-        except MissesTargets as error:
-            self._missed.append(error)
-            self._listed.append((name, "misses-targets", None, ""))
         except DesignError as error:
             if isinstance(error, InfeasibleError) and not self.plans:
                 raise
             self.failed.append(error)
-            self._listed.append((name, "failed", None, ""))
+            self._keep(name, "misses-targets" if isinstance(error, MissesTargets) else "failed")
         else:
             if plan is not None:
-                self.plans.append(plan)
-                self._listed.append((name, "beaten", plan, ""))
-                self.endings.extend([] if plan.ended is None else [plan.ended])
+                self._keep(name, "beaten", plan)
+                self.endings += [] if plan.ended is None else [plan.ended]
 
     def leave_out(self, name: str, outcome: Outcome, reason: str = "") -> None:
         """Take note of a method that is not tried; with more time or memory it may do better."""
-        self._listed.append((name, outcome, None, reason))
+        self._keep(name, outcome, reason=reason)
         if outcome != "too-long":
             # By the clock, or by what memory is free: the same request may have another plan the next time.
             self.endings.append("deadline")
 
+    def _keep(self, name: str, outcome: Outcome, plan: Plan | None = None, reason: str = "") -> None:
+        achieved = None if plan is None else plan.certificate.achieved
+        self._listed.append((Trial(name, outcome, achieved, reason), plan))
+
     def has_tried(self, name: str) -> bool:
         """Whether a method was tried or left out."""
-        return any(listed == name for listed, *_ in self._listed)
+        return any(trial.name == name for trial, _ in self._listed)
 
     def tell(self, step: Progress | None = None, *, knows_gap: bool = False) -> None:
         """Report a step, and the gap of the best plan, to whoever asked for progress."""
@@ -235,11 +209,11 @@ class Trials:
             DesignError: the first method's, if none found a plan.
         """
         if not self.plans:
-            if self._missed:
-                raise closest_of(self._missed)
-            raise self.failed[0] if self.failed else nobody_can(all_methods(), self.reasons)
-        best = self.plans[0]
-        for plan in self.plans[1:]:
+            if self.missed:
+                raise closest_of(self.missed)
+            raise self.failed[0] if self.failed else nobody_can(all_methods(), self.request)
+        best, *others = self.plans
+        for plan in others:
             if plan.certificate.achieved < best.certificate.achieved * (1 - _SAME):
                 best = plan
         return best
@@ -253,21 +227,18 @@ class Trials:
             DesignError: as `best`.
         """
         unweighted = next((error for error in self.failed if error.field == "weight"), None)
-        if unweighted is not None and len(self.plans) == self._n_plain:
+        if unweighted is not None and all(plan.method == PLAIN.name for plan in self.plans):
             # Plain noise would answer a query of no weight too; how well is for whoever asked to say.
             raise unweighted
         best = self.best()
         if len(self._listed) == 1:
             # Plain noise alone: nothing that searches serves.
-            return best.with_trials((), "exhausted") if self._n_plain and not self.is_settled else best
+            return best if self.has_searched or self.is_settled else best.with_trials((), "exhausted")
         proof = max(self.plans, key=lambda plan: plan.certificate.lower_bound)
         is_better = proof.certificate.lower_bound > best.certificate.lower_bound * (1 + _SAME_BOUND)
         proved = best.with_witness(proof.witness) if is_better else best
         tried = tuple(
-            Trial(name, outcome, reason=reason)
-            if plan is None
-            else Trial(name, "kept" if plan is best else "beaten", plan.certificate.achieved)
-            for name, outcome, plan, reason in self._listed
+            replace(trial, outcome="kept") if plan is best else trial for trial, plan in self._listed
         )
         # What could not be tried, or was cut short, might have been better; not than the optimum.
         if self.is_settled:

@@ -24,14 +24,13 @@ from leastnoise.core.progress_bar import Told, progress_shown
 from leastnoise.planning import (
     Method,
     Plan,
-    Reasons,
     Request,
     all_methods,
+    attempt,
     checked_request,
     method_named,
     over_classes,
     plan_from,
-    plan_from_search,
 )
 from leastnoise.privacy import ApproxDP, Goal, LeastLoss
 from leastnoise.query import Objective, Workload
@@ -266,9 +265,8 @@ def compare(
     chosen = _chosen(methods)
     k = 1 if privacy is None else privacy.records_per_person
     counts = None if data is None else counts_of(workload, data, k)
-    has_goal = isinstance(privacy, Goal)
     aside = without_delta(privacy) if isinstance(privacy, ApproxDP) else None
-    theirs = _checked_others(others, has_goal=has_goal)
+    theirs = _checked_others(others, has_goal=request.has_goal)
     asides = [
         (m, own)
         for m, own in chosen
@@ -276,15 +274,15 @@ def compare(
     ]
     with progress_shown(progress, "comparing methods", turn_to_line("comparing methods")) as tell:
         series = DesignSeries(None, tell, len(chosen) + len(theirs) + len(asides))
-        placed, left_out, best = _tried(chosen, Reasons(request), series, counts, has_goal=has_goal)
+        placed, left_out, best = _tried(chosen, request, series, counts)
         for name, A in theirs.items():
             contender, bound = _of_matrix(name, A, request, series)
             (left_out if contender.achieved is None else placed).append(contender)
             best = max(best, bound)
         if aside is not None:
-            placed += _asides(asides, Reasons(replace(request, privacy=aside)), series, counts)
+            placed += _asides(asides, replace(request, privacy=aside), series, counts)
     ranked = sorted((_with_gap(c, best) for c in placed), key=lambda c: c.achieved or 0.0)
-    unit = request.objective.unit(workload, has_goal=has_goal)
+    unit = request.objective.unit(workload, has_goal=request.has_goal)
     return MethodComparison((*ranked, *left_out), best, request.privacy.noise.label, unit, limit)
 
 
@@ -325,7 +323,7 @@ _Choice = tuple[Method, Mapping[str, Any] | None]
 
 
 def _tried(
-    chosen: Sequence[_Choice], reasons: Reasons, series: DesignSeries, counts: Any, *, has_goal: bool
+    chosen: Sequence[_Choice], request: Request, series: DesignSeries, counts: Any
 ) -> tuple[list[Contender], list[Contender], float]:
     """What each method gave, those that could not serve, and the largest of the bounds."""
     placed: list[Contender] = []
@@ -334,7 +332,7 @@ def _tried(
     for method, own in chosen:
         _, tell = series.begin(method.name)
         try:
-            found = _contenders(method, own, reasons, tell, counts, has_goal=has_goal)
+            found = _contenders(method, own, request, tell, counts)
         except LeastnoiseError as error:
             reason = getattr(error, "misses", str(error))
             left_out.append(Contender(_named(method, own), None, None, None, 0.0, reason))
@@ -367,14 +365,14 @@ def _named(method: Method, options: Mapping[str, Any] | None) -> str:
 
 
 def _asides(
-    methods: Sequence[_Choice], reasons: Reasons, series: DesignSeries, counts: Array | None
+    methods: Sequence[_Choice], request: Request, series: DesignSeries, counts: Array | None
 ) -> list[Contender]:
     """What methods give without the delta of the goal; one that fails is left out without a reason."""
     found = []
     for method, own in methods:
         _, tell = series.begin(method.name)
         with suppress(LeastnoiseError):
-            placed = _contenders(method, own, reasons, tell, counts, has_goal=True)
+            placed = _contenders(method, own, request, tell, counts)
             # The bound is about the noise of the goal itself.
             found += [
                 replace(c, method=f"{c.method}{_NO_DELTA}", gap=None, is_without_delta=True)
@@ -386,34 +384,32 @@ def _asides(
 def _contenders(
     method: Method,
     own: Mapping[str, Any] | None,
-    reasons: Reasons,
+    request: Request,
     progress: Callable[[Progress], None],
     counts: Array | None,
-    *,
-    has_goal: bool,
 ) -> list[tuple[Contender, float]]:
     """What a method and its variants give, each with the bound that it proves.
 
     Raises:
         LeastnoiseError: if it gives nothing, or depends on data and there are none.
     """
-    reason = reasons.why_not(method)
+    reason = request.why_not(method)
     if reason is not None:
         # Of many cells, those that no query tells apart may be few enough.
-        reduced = over_classes(reasons.request, method)
-        if reduced is not reasons.request:
-            reasons = Reasons(reduced)
-            reason = reasons.why_not(method)
+        reduced = over_classes(request, method)
+        if reduced is not request:
+            request = reduced
+            reason = request.why_not(method)
     if reason is not None:
         raise MethodError(reason, field="method", given=method.name)
     # Where a method serves, so do its variants.
     tried = {f"{method.name}, {variant}": options for variant, options in method.variants.items()}
-    tried = {method.name: reasons.request.options, **tried} if own is None else {_named(method, own): own}
+    tried = {method.name: request.options, **tried} if own is None else {_named(method, own): own}
     found = []
     for name, options in tried.items():
         began = time.monotonic()
-        request = replace(reasons.request, options=options, progress=progress)
-        plan = plan_from_search(method, request, has_goal, reasons.needs(method))
+        asked = replace(request, options=options, progress=progress)
+        plan = attempt(method, asked, request.needs(method))
         if plan.mechanism is None:
             contender, bound = _known(plan, name)
         elif counts is None:
