@@ -18,6 +18,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress
 from leastnoise.planning import design, load_plan
 from leastnoise.planning.families import dense, few_tables
+from leastnoise.planning.families.few_tables import TableBasis
 from leastnoise.planning.method import Request
 from leastnoise.privacy import GDP
 from leastnoise.query import (
@@ -33,7 +34,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.release import measure
-from leastnoise.solver import CrossedColumns, CrossedTables, least_total_by_descent
+from leastnoise.solver import TablePasses, least_total_by_descent
 from leastnoise.strategy import CombinedRows
 from tolerances import ROUNDING
 
@@ -60,7 +61,7 @@ def over_all_cells(sizes: tuple[int, ...], axes: tuple[int, ...], rows: list[Arr
 def test_coordinates_weights_and_profiles_are_those_over_all_cells(seed: int) -> None:
     rng = np.random.default_rng(seed)
     sizes, sets = drawn_tables(rng)
-    tables = CrossedTables(sizes, sets)
+    tables = TableBasis(sizes, sets)
     n = int(np.prod(sizes))
     # B from the coordinates of all cells of every table: they span it.
     cells = [over_all_cells(sizes, own, [np.eye(sizes[a]) for a in own]) for own in sets]
@@ -75,10 +76,10 @@ def test_coordinates_weights_and_profiles_are_those_over_all_cells(seed: int) ->
         gram = tables.gram(own, [part.T @ part for part in rows])
         assert np.allclose(B.T @ gram @ B, W.T @ W, atol=1e3 * ROUNDING)
     q = rng.random(sizes)
-    assert np.allclose(tables.weighted(q), (B * q.reshape(-1)) @ B.T, atol=ROUNDING)
+    assert np.allclose(tables.rows.weighted_gram(q), (B * q.reshape(-1)) @ B.T, atol=ROUNDING)
     Y = rng.normal(size=(tables.rank, tables.rank))
     Y = Y @ Y.T
-    u = tables.profile(Y).reshape(-1)
+    u = tables.rows.squares(Y)
     assert np.allclose(u, np.einsum("ki,kl,li->i", B, Y, B), atol=1e3 * ROUNDING)
     assert len(u) == n
 
@@ -169,11 +170,11 @@ def test_what_tables_cannot_serve_is_refused() -> None:
 
 
 def test_a_search_over_tables_stops_at_its_gap_with_both_sides() -> None:
-    tables = CrossedTables((3, 4), [(0, 1)])
+    tables = TableBasis((3, 4), [(0, 1)])
     R = np.random.default_rng(0).normal(size=(tables.rank, tables.rank))
     seen: list[Progress] = []
-    found = least_total_by_descent(CrossedColumns(tables, R), tol=1e-4, progress=seen.append)
+    found = least_total_by_descent(TablePasses(R, tables.rows), tol=1e-4, progress=seen.append)
     assert found.ended == "converged" and seen[-1].gap <= 1e-4 < seen[0].gap
     assert found.lower_bound <= found.achieved <= (1 + 1e-4) * found.lower_bound
-    u = tables.profile(found.root.T @ found.root)
+    u = tables.rows.squares(found.root.T @ found.root)
     assert u.max() == pytest.approx(1.0, rel=1e-9)

@@ -20,7 +20,7 @@
     ordering.py             the refined privacy ordering
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
-    table_unions.py         the map of dense noise over tables that products of few of many axes cross
+    table_unions.py         the map of rows that look at few attributes each, by passes over pairs of tables
     one_axis.py             the least largest variance of very many rows over one axis
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the map of weights of products of rows, axis by axis
@@ -69,7 +69,7 @@ from leastnoise.solver.reweighting import MAX_ROUNDS, Reweighting
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
-from leastnoise.solver.table_unions import CrossedColumns, CrossedTables
+from leastnoise.solver.table_unions import TablePasses
 from leastnoise.solver.weighting import Weighting, optimal_weighting
 
 __all__ = [
@@ -82,8 +82,6 @@ __all__ = [
     "CappedSolution",
     "CappedWeights",
     "Columns",
-    "CrossedColumns",
-    "CrossedTables",
     "Generated",
     "ImplicitRows",
     "OneAxisPoint",
@@ -97,6 +95,7 @@ __all__ = [
     "Run",
     "SplitSolution",
     "StopDescent",
+    "TablePasses",
     "Weighting",
     "generated_from_both_sides",
     "generated_total",

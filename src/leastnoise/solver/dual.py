@@ -325,7 +325,9 @@ def _bands(k: int) -> Iterator[tuple[slice, slice]]:
 class Quadratic(Protocol):
     """One block Σ q_i c_i c_iᵀ of columns that may be implicit, in coordinates that can be changed."""
 
-    backend: Backend
+    @property
+    def backend(self) -> Backend:
+        """Where its arrays are."""
 
     @property
     def root(self) -> Any:

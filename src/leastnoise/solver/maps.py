@@ -4,7 +4,7 @@
                is asked value by value beside a shared axis
     Pairs      R Lap(q) Rᵀ, for records that are replaced
 
-and, in files of their own, `CrossedColumns` by passes over tables and `ProductRows` of 1 × 1 blocks. Merging
+and, in files of their own, `TablePasses` over pairs of tables and `ProductRows` of 1 × 1 blocks. Merging
 cells, scaling columns and leaving some out are ways to prepare the columns of any map.
 
 Replacing a record of cell i by one of cell j changes the answers along r_i − r_j, and by one that is not

@@ -20,11 +20,17 @@ from leastnoise.core.merged_cells import Cells
 from leastnoise.core.numerical_rank import of_unit_length, strongest_rows
 from leastnoise.core.operators import Array
 from leastnoise.core.resources import Needs, products
-from leastnoise.core.table_rows import TableRows
 from leastnoise.planning.families.merged import kinds_of
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.privacy import GAUSSIAN
-from leastnoise.solver import Generated, Run, generated_from_both_sides, generated_total, least_total_over_all
+from leastnoise.solver import (
+    Generated,
+    Run,
+    TablePasses,
+    generated_from_both_sides,
+    generated_total,
+    least_total_over_all,
+)
 from leastnoise.strategy import CombinedProposal, HeldColumns, TableColumns
 
 # Queries, at most: their columns are worked on in coordinates of as many numbers.
@@ -140,32 +146,6 @@ class CompactColumns:
             image = root @ self.entries[:, start : start + _BLOCK].astype(np.float32)
             found[start : start + _BLOCK] = np.einsum("ki,ki->i", image, image)
         return found
-
-
-@dataclass(frozen=True, eq=False)
-class TablePasses:
-    """Columns G w_i of queries that look at few attributes each: a pass over all costs little."""
-
-    G: Array  # (k, m)
-    tables: TableRows
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        """(k, d)."""
-        return self.G.shape[0], self.tables.n_cells
-
-    def take(self, index: Array) -> Array:
-        """Some of them, (k, len(index))."""
-        return np.asarray(self.G @ self.tables.columns(index))
-
-    def gram(self, q: Array) -> Array:
-        """Σ q_i G w_i w_iᵀ Gᵀ, (k, k)."""
-        return np.asarray(self.G @ self.tables.weighted_gram(q) @ self.G.T)
-
-    def prices(self, M: Array) -> Array:
-        """‖M G w_i‖² for every column; rounding may leave one of them slightly negative."""
-        root = M @ self.G
-        return np.maximum(self.tables.squares(root.T @ root), 0.0)
 
 
 class DeviceColumns:

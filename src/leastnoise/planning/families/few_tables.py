@@ -1,13 +1,22 @@
 """The optimum, but for a thousandth, for products that cross few of many attributes: dense noise over tables.
 
-Eight tables of two or three out of six attributes ask for a thousand numbers over 60,000 cells. What is
-measured are combinations of as many of the queries themselves (`strategy.combined_rows`), by the search of
-`solver.table_unions`. Its weights of the cells are summed along every axis for a bound of product form.
+Products that cross two or three of six axes ask for K numbers at most, those of the tables that they cross,
+however many cells there are: eight tables for a thousand numbers over 60,000 cells. With B, (K, n),
+orthonormal rows that span these tables and V, (K, K), the queries on them, X = Bᵀ Y B, and for any weights q
+
+    M = B diag(q) Bᵀ ,   F = trace (R M Rᵀ)^½ ,  RᵀR = V ,   total ≥ F²/Σq                               (1)
+    Y = Rᵀ (R M Rᵀ)^−½ R   has the total F · max u ,   u_i = b_iᵀ Y b_i                                  (2)
+
+A row of B depends on the axes of its table alone, so that (1) and (2) are passes over pairs of tables.
+Combinations of the queries themselves are measured (`strategy.combined_rows`). Weights of the cells
+are summed along every axis for a bound of product form.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
+from itertools import combinations
 from itertools import product as every_choice
 
 import numpy as np
@@ -16,11 +25,12 @@ from leastnoise.bounds import ProductWitness, union_bound_work
 from leastnoise.core.numerical_rank import of_unit_length, strongest_rows
 from leastnoise.core.operators import Array
 from leastnoise.core.resources import Needs, products, seconds_for
+from leastnoise.core.table_rows import RowTable, TableRows
 from leastnoise.planning.families.product_requests import product_request, refuse_unstructured
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Products, ProductTerm
-from leastnoise.solver import CrossedColumns, CrossedTables, least_total_by_descent
+from leastnoise.solver import TablePasses, least_total_by_descent
 from leastnoise.strategy import CombinedProposal
 
 # Numbers that all tables together hold, at most: matrices of so many rows are decomposed in every step. The
@@ -98,6 +108,88 @@ def needs(request: Request) -> Needs:
     return Needs(memory, 2 * step, step, after, _STEPS)
 
 
+def _axis_directions(size: int) -> Array:
+    """Orthonormal rows over the values of an axis, (size, size), the constant first."""
+    found = np.linalg.qr(np.hstack([np.ones((size, 1)), np.eye(size)[:, :-1]]))[0].T
+    return np.asarray(found * np.sign(found[0, 0]))
+
+
+class TableBasis:
+    """Orthonormal rows that span the tables that products cross.
+
+    Args:
+        sizes: of all axes.
+        sets: the axes that every product crosses.
+
+    Attributes:
+        parts: the sets of axes of the rows, each with its place: a row of a set is constant along all others.
+        rank: K.
+        rows: the rows, table by table.
+    """
+
+    def __init__(self, sizes: Sequence[int], sets: Iterable[Sequence[int]]) -> None:
+        self.sizes = tuple(sizes)
+        given = {tuple(sorted(own)) for own in sets}
+        crossed = sorted(own for own in given if not any(set(own) < set(other) for other in given))
+        self._directions = [_axis_directions(size) for size in self.sizes]
+        self.parts: dict[tuple[int, ...], slice] = {}
+        tables, end = [], 0
+        for table in crossed:
+            first, found = end, [np.zeros((0, math.prod(self.sizes[a] for a in table)))]
+            for part in _subsets(table):
+                if part not in self.parts:
+                    rows = self._row_block(table, part)
+                    self.parts[part] = slice(end, end + len(rows))
+                    end += len(rows)
+                    found.append(rows)
+            entries = np.vstack(found).reshape(-1, *(self.sizes[a] for a in table))
+            tables.append(RowTable(table, np.arange(first, end), entries))
+        self.rank = end
+        self.rows = TableRows(self.sizes, tuple(tables), end)
+
+    def _row_block(self, table: Sequence[int], part: Sequence[int]) -> Array:
+        """Rows that vary along the axes of a part, over the cells of a table."""
+        rows: Array = np.ones((1, 1))
+        for a in table:
+            rows = np.kron(rows, self._directions[a][1:] if a in part else np.ones((1, self.sizes[a])))
+        outside = math.prod(size for a, size in enumerate(self.sizes) if a not in part)
+        return np.asarray(rows / math.sqrt(outside))
+
+    def coordinates(self, axes: Sequence[int], rows: Sequence[Array]) -> Array:
+        """A product of rows of some axes, rising, added up over the others, on these: (all rows, K)."""
+        along = [own @ self._directions[a].T for a, own in zip(axes, rows, strict=True)]
+        found = np.zeros((math.prod(len(own) for own in rows), self.rank))
+        # 1ᵀ of an axis that is added up has the length √size along the constant.
+        length = math.sqrt(math.prod(size for a, size in enumerate(self.sizes) if a not in axes))
+        for part in _subsets(axes):
+            block: Array = np.ones((1, 1))
+            for a, own in zip(axes, along, strict=True):
+                block = np.kron(block, own[:, 1:] if a in part else own[:, :1])
+            found[:, self.parts[part]] = length * block
+        return found
+
+    def gram(self, axes: Sequence[int], grams: Sequence[Array]) -> Array:
+        """What a product asks on these rows, (K, K), from the Gram matrices of its axes, rising."""
+        along = [
+            self._directions[a] @ own @ self._directions[a].T for a, own in zip(axes, grams, strict=True)
+        ]
+        found = np.zeros((self.rank, self.rank))
+        outside = math.prod(size for a, size in enumerate(self.sizes) if a not in axes)
+        for one in _subsets(axes):
+            for other in _subsets(axes):
+                block: Array = np.ones((1, 1))
+                for a, own in zip(axes, along, strict=True):
+                    rows = slice(1, None) if a in one else slice(0, 1)
+                    columns = slice(1, None) if a in other else slice(0, 1)
+                    block = np.kron(block, own[rows, columns])
+                found[self.parts[one], self.parts[other]] = outside * block
+        return found
+
+
+def _subsets(axes: Sequence[int]) -> list[tuple[int, ...]]:
+    return [part for count in range(len(axes) + 1) for part in combinations(sorted(axes), count)]
+
+
 def find(request: Request) -> SearchResult:
     """The least total variance."""
     from scipy import linalg
@@ -105,7 +197,7 @@ def find(request: Request) -> SearchResult:
     question = product_request(request)
     asked = question.products
     deadline = request.deadline.before(seconds_for(needs(request).last))
-    tables = CrossedTables(asked.sizes, asked.sets)
+    tables = TableBasis(asked.sizes, asked.sets)
     V = np.zeros((tables.rank, tables.rank))
     for term, weight in zip(asked.terms, question.weights, strict=True):
         V += weight * tables.gram(term.places, [np.asarray(g, dtype=float) for g in _grams(asked, term)])
@@ -116,7 +208,7 @@ def find(request: Request) -> SearchResult:
     R = linalg.cholesky(on_basis / on_basis.diagonal().max(), check_finite=False) @ Q.T
     tol = max(request.tol / 2, LEAST_GAP)
     found = least_total_by_descent(
-        CrossedColumns(tables, R), tol=tol, time_limit=deadline.left, progress=request.progress
+        TablePasses(R, tables.rows), tol=tol, time_limit=deadline.left, progress=request.progress
     )
     # A = C S with S the queries that are combined, both on Q.
     C = linalg.solve((spanning @ Q).T, (found.root @ Q).T, check_finite=False).T
@@ -136,7 +228,7 @@ def _grams(asked: Products, term: ProductTerm) -> list[Array]:
     return [asked.kinds[a][kind].gram for a, kind in zip(term.places, term.kinds, strict=True)]
 
 
-def _independent_queries(asked: Products, tables: CrossedTables) -> tuple[Array, Array]:
+def _independent_queries(asked: Products, tables: TableBasis) -> tuple[Array, Array]:
     """Queries that span all, rising, and their coordinates, (rank, K).
 
     Of every product, those are looked at that cross independent rows of its axes.
