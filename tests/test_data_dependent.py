@@ -759,7 +759,7 @@ def test_a_file_cannot_claim_another_budget(tmp_path: Path) -> None:
     for changes, words in (
         ({"options": {"partition_share": 2}}, "partition_share must lie between 0 and 1"),
         ({"options": {"epsilon": 2}}, "method 'dawa' has no option epsilon"),
-        ({"method": "identity"}, "'identity' cannot do this: it needs no data"),
+        ({"method": "identity"}, "method 'identity' needs no data"),
         ({"method": "magic"}, "there is no method 'magic'"),
         ({"privacy": GDP(1).to_dict()}, "it is for pure privacy"),
         ({"claim": "heuristic"}, "its content is not what design"),

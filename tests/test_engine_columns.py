@@ -241,9 +241,8 @@ EXPRESSIONS = {
 
 def evaluated(place: str, path: Path, expression: str) -> Any:
     """What is computed from a file, by an engine that has an optimiser."""
-    import polars
-
     if place == "polars":
+        polars = extra("polars")
         return polars.SQLContext(t=polars.scan_parquet(path)).execute(expression.replace("{}", "t"))
     if place == "relation":
         return duckdb.connect().sql(expression.replace("{}", f"'{path}'"))

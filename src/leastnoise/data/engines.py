@@ -132,22 +132,22 @@ class DuckTable(IbisTable):
     """A table or an expression of Ibis on DuckDB."""
 
     def _types(self, names: Sequence[str]) -> list[Any]:
-        return _types_of(self._asked(names))
+        return _types_of(self._asked(names, reads=False))
 
     def _read(
         self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
     ) -> Iterator[list[Any]]:
-        return _columns_of(self._asked(names))
+        return _columns_of(self._asked(names, reads=True))
 
     def stop(self) -> None:
         """Have DuckDB end the query."""
         self.backend.con.interrupt()
 
     @contextmanager
-    def _asked(self, names: Sequence[str]) -> Iterator[Any]:
+    def _asked(self, names: Sequence[str], *, reads: bool) -> Iterator[Any]:
         check_duckdb()
         query, connection = self._query(names), self.backend.con
-        with settings_for_reading(connection.execute):
+        with settings_for_reading(connection.execute, reads=reads):
             yield _plain_types(connection.sql(query))
 
 
@@ -161,20 +161,20 @@ class DuckRelation(RawTable):
 
     def types(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
         """The Arrow types that DuckDB has for the columns, asked without reading a record."""
-        return [(kind,) for kind in _types_of(self._asked(names))]
+        return [(kind,) for kind in _types_of(self._asked(names, reads=False))]
 
     def batches(
         self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
     ) -> Iterator[list[Any]]:
         """The columns, from one query; the connection must not be used for anything else meanwhile."""
-        return _columns_of(self._asked(names))
+        return _columns_of(self._asked(names, reads=True))
 
     @contextmanager
-    def _asked(self, names: Sequence[str]) -> Iterator[Any]:
+    def _asked(self, names: Sequence[str], *, reads: bool) -> Iterator[Any]:
         check_duckdb()
         places = column_places(self._relation.columns, names)
         listed = ", ".join(f"#{place + 1} AS c{k}" for k, place in enumerate(places))
-        with settings_for_reading(self._execute):
+        with settings_for_reading(self._execute, reads=reads):
             yield _plain_types(self._relation.project(listed))
         with suppress(Exception):
             # Until DuckDB 1.4 the name of a relation stays.
@@ -186,8 +186,12 @@ class DuckRelation(RawTable):
 
 
 @contextmanager
-def settings_for_reading(execute: Callable[[str], Any]) -> Iterator[None]:
+def settings_for_reading(execute: Callable[[str], Any], *, reads: bool = True) -> Iterator[None]:
     """A connection of DuckDB with these settings, meanwhile, and without judging by statistics.
+
+    Args:
+        reads: whether records are read. Where only types are asked for, its optimisers stay: without them
+            DuckDB would read the whole table to return none of it.
 
     Raises:
         DataError: if it takes no settings; then an optimiser of the engine would judge by all records.
@@ -200,7 +204,7 @@ def settings_for_reading(execute: Callable[[str], Any]) -> Iterator[None]:
         # An engine of before has no such setting, and a locked one keeps its own.
         with suppress(Exception):
             execute(f"SET {name}='{value}'")
-    known = {name for (name,) in execute("SELECT name FROM duckdb_optimizers()").fetchall()}
+    known = {name for (name,) in execute("SELECT name FROM duckdb_optimizers()").fetchall() if reads}
     off = {own for own in before["disabled_optimizers"].split(",") if own}
     is_set = known - off <= _HARMLESS
     if not is_set:
