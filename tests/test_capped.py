@@ -20,8 +20,8 @@ from leastnoise.privacy import GDP
 from leastnoise.query import MaxVariance, Targets, TotalVariance, Workload
 from leastnoise.solver import (
     CappedBlock,
-    CappedSolution,
     ImplicitRows,
+    Optimum,
     Run,
     capped,
     least_profile,
@@ -49,12 +49,12 @@ def coordinates(W: Any) -> tuple[Any, Any]:
     return W @ B.T, B
 
 
-def least(W: Any, caps: Any, tol: float = SOLVER, **options: Any) -> CappedSolution:
+def least(W: Any, caps: Any, tol: float = SOLVER, **options: Any) -> Optimum:
     L, B = coordinates(W)
     return least_profile([CappedBlock(DenseRows(L, NUMPY), B)], caps, Run(tol), **options)
 
 
-def total(W: Any, caps: Any, weights: Any, profile: float, tol: float = SOLVER) -> CappedSolution:
+def total(W: Any, caps: Any, weights: Any, profile: float, tol: float = SOLVER) -> Optimum:
     """The least Σ w v with v ≤ c (∞ for none) and u ≤ profile."""
     L, B = coordinates(W)
     has_cap = np.isfinite(caps)
@@ -63,9 +63,9 @@ def total(W: Any, caps: Any, weights: Any, profile: float, tol: float = SOLVER) 
     return total_within_caps([block], caps[has_cap], Run(tol), is_all_capped=is_all_capped)
 
 
-def noise_of(solution: CappedSolution, W: Any) -> tuple[Any, Any]:
+def noise_of(solution: Optimum, W: Any) -> tuple[Any, Any]:
     """Variances and profile of a strategy, from the strategy alone."""
-    A = solution.strategy
+    A = solution.root
     answers = W @ np.linalg.pinv(A)
     assert np.allclose(answers @ A, W, rtol=0, atol=1e-6 * np.abs(W).max()), "it does not span the queries"
     return (answers**2).sum(axis=1), (A**2).sum(axis=0)
@@ -75,7 +75,7 @@ def nuclear(W: Any, p: Any, q: Any) -> float:
     return float(np.linalg.svd(np.sqrt(p)[:, None] * W * np.sqrt(q), compute_uv=False).sum())
 
 
-def is_proved(solution: CappedSolution, W: Any, caps: Any, tol: float) -> bool:
+def is_proved(solution: Optimum, W: Any, caps: Any, tol: float) -> bool:
     """P2 from both sides: caps kept, profile as claimed, and the bound (5) of MATH from W, p and q alone."""
     v, u = noise_of(solution, W)
     bound = nuclear(W, solution.p, solution.q) ** 2 / (solution.p @ caps * solution.q.sum())
@@ -87,12 +87,10 @@ def is_proved(solution: CappedSolution, W: Any, caps: Any, tol: float) -> bool:
     )
 
 
-def is_proved_total(
-    solution: CappedSolution, W: Any, caps: Any, weights: Any, profile: float, tol: float
-) -> bool:
+def is_proved_total(solution: Optimum, W: Any, caps: Any, weights: Any, profile: float, tol: float) -> bool:
     """P3 from both sides: caps and profile kept, the total as claimed, and the bound (6)."""
     # The solver saw cells divided by √profile.
-    v, u = noise_of(dataclasses.replace(solution, roots=[solution.strategy * math.sqrt(profile)]), W)
+    v, u = noise_of(dataclasses.replace(solution, roots=[solution.root * math.sqrt(profile)]), W)
     has_cap = np.isfinite(caps)
     p = np.zeros(len(W))
     p[has_cap] = solution.p
@@ -108,12 +106,12 @@ def is_proved_total(
     )
 
 
-def broken(solution: CappedSolution) -> list[CappedSolution]:
+def broken(solution: Optimum) -> list[Optimum]:
     """The same solution with one thing wrong each."""
     replace = dataclasses.replace
     return [
-        replace(solution, roots=[solution.strategy * 1.001]),
-        replace(solution, roots=[solution.strategy / 1.001]),
+        replace(solution, roots=[solution.root * 1.001]),
+        replace(solution, roots=[solution.root / 1.001]),
         replace(solution, achieved=solution.achieved * 0.999),
         replace(solution, lower_bound=solution.lower_bound * 1.001),
         replace(solution, q=solution.q + 0.1 * solution.q.max() * (np.arange(len(solution.q)) % 2 == 0)),
@@ -196,7 +194,7 @@ def test_what_is_out_of_reach_is_not_claimed() -> None:
     c, weights = np.ones(len(W)), 1 / (W**2).sum(axis=1)
     profile = 1.001 * least(W, c, NINE).achieved
     solution = total(W, c, weights, profile)
-    v, u = noise_of(dataclasses.replace(solution, roots=[solution.strategy * math.sqrt(profile)]), W)
+    v, u = noise_of(dataclasses.replace(solution, roots=[solution.root * math.sqrt(profile)]), W)
     assert (v <= c * (1 + RECOMPUTED)).all() and u.max() <= profile * (1 + RECOMPUTED)
     assert solution.has_converged == (solution.gap <= SOLVER)
     assert solution.lower_bound <= weights @ v == pytest.approx(solution.achieved, rel=RECOMPUTED)
@@ -224,7 +222,7 @@ def test_without_caps_it_is_the_least_total() -> None:
         newton = least_total(R, tol=NINE)
         other = least_total_by_path([R], Run(NINE))
         assert other.has_converged and other.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
-        assert (other.strategy**2).sum(axis=0).max() <= 1 + ROUNDING
+        assert (other.root**2).sum(axis=0).max() <= 1 + ROUNDING
         started = least_total_by_path([R], Run(NINE), start=newton.q)
         assert started.has_converged and started.achieved == pytest.approx(newton.achieved, rel=3 * NINE)
 
@@ -420,7 +418,7 @@ def test_a_time_limit_stops_with_an_honest_gap() -> None:
     assert not late_total.has_converged
     if late_total.is_feasible:
         v, u = noise_of(
-            dataclasses.replace(late_total, roots=[late_total.strategy * math.sqrt(2 * late.achieved)]), W
+            dataclasses.replace(late_total, roots=[late_total.root * math.sqrt(2 * late.achieved)]), W
         )
         assert (v <= c * (1 + RECOMPUTED)).all() and u.max() <= 2 * late.achieved * (1 + RECOMPUTED)
         assert weights @ v == pytest.approx(late_total.achieved, rel=RECOMPUTED)

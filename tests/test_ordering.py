@@ -12,7 +12,7 @@ from leastnoise.core.errors import MethodError
 from leastnoise.planning import design
 from leastnoise.privacy import GDP
 from leastnoise.query import MaxVariance, Targets, TotalVariance, Workload
-from leastnoise.solver import CappedBlock, CappedSolution, Run, least_profile, load_backend, refined_profile
+from leastnoise.solver import CappedBlock, Optimum, Run, least_profile, load_backend, refined_profile
 from leastnoise.solver.rows import DenseRows
 from support import extra, refuses
 from test_capped import RECOMPUTED, coordinates, noise_of
@@ -87,12 +87,12 @@ def test_a_level_that_stalled_is_begun_again() -> None:
 # What it is -----------------------------------------------------------------------------------
 
 
-def plain(W: Any, caps: Any) -> CappedSolution:
+def plain(W: Any, caps: Any) -> Optimum:
     L, B = coordinates(W)
     return least_profile([CappedBlock(DenseRows(L, NUMPY), B)], caps, Run(1e-9))
 
 
-def refined(W: Any, caps: Any) -> CappedSolution:
+def refined(W: Any, caps: Any) -> Optimum:
     L, B = coordinates(W)
     return refined_profile(L, B, caps, Run(1e-9))
 
@@ -124,7 +124,7 @@ def test_no_noise_with_the_same_caps_comes_first() -> None:
         least = noise_of(plain(W, caps), W)[1]
         assert is_no_later(best, least, SOLVER)
         later += not is_no_later(least, best, SOLVER)
-        A = refined(W, caps).strategy
+        A = refined(W, caps).root
         for _ in range(20):
             turned = (np.eye(len(A)) + 10.0 ** rng.uniform(-4, 0) * rng.normal(size=(len(A), len(A)))) @ A
             v = ((W @ np.linalg.pinv(turned)) ** 2).sum(axis=1)

@@ -6,7 +6,7 @@
     descent.py              L-BFGS-B with a deadline
     dual.py                 the dual function of total variance, its gradient and Hessian products
     maps.py                 what it takes weights of cells to: blocks of columns, or of pairs of cells
-    optimum.py              the best of both sides, and what a search ends with
+    optimum.py              the best of both sides, and what every search ends with
     quasi_newton.py         the least total where the Hessian is dear or nearly singular
     newton.py               Newton's method for any map, with a bound on both sides at every step
     reweighting.py          sums of standard errors by a sequence of total variances
@@ -35,7 +35,6 @@ from leastnoise.core.backend import BACKENDS, NUMPY, Backend, load_backend
 from leastnoise.solver.both_sides import generated_from_both_sides, least_total_over_all
 from leastnoise.solver.capped import (
     CappedBlock,
-    CappedSolution,
     Run,
     least_profile,
     second_try,
@@ -48,7 +47,6 @@ from leastnoise.solver.capped_product_weights import (
     total_within_weights,
 )
 from leastnoise.solver.column_generation import (
-    Generated,
     generated_total,
     least_total_of_many,
     least_total_of_many_pairs,
@@ -79,10 +77,8 @@ __all__ = [
     "Backend",
     "CappedBlock",
     "CappedQueries",
-    "CappedSolution",
     "CappedWeights",
     "Columns",
-    "Generated",
     "ImplicitRows",
     "OneAxisPoint",
     "OneAxisProblem",

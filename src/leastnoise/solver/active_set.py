@@ -14,7 +14,8 @@ import numpy as np
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, Progress
-from leastnoise.solver.path_following import Enough, never, relative_gap
+from leastnoise.solver.optimum import relative_gap
+from leastnoise.solver.path_following import Enough, never
 
 # Rounds, at most.
 MAX_ROUNDS = 60

@@ -33,13 +33,9 @@ from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.solver.capped import Run
-from leastnoise.solver.column_generation import (
-    ColumnSource,
-    Generated,
-    RoundResult,
-    generate_columns,
-)
+from leastnoise.solver.column_generation import ColumnSource, generate_columns
 from leastnoise.solver.descent import StopDescent, minimise_smooth
+from leastnoise.solver.optimum import Optimum
 
 # Steps of the weights before the first search for noise, and after each.
 _STEPS = 30
@@ -189,7 +185,7 @@ def _weights(x: Array) -> Array:
     return np.asarray(np.exp(x - x.max()))
 
 
-def least_total_over_all(columns: ColumnPasses, run: Run, *, start: Array | None = None) -> Generated:
+def least_total_over_all(columns: ColumnPasses, run: Run, *, start: Array | None = None) -> Optimum:
     """The noise of least total variance with profile at most 1, by passes over all columns.
 
     As `column_generation.generated_total`, for a gap of about 1e-3.
@@ -207,30 +203,32 @@ def least_total_over_all(columns: ColumnPasses, run: Run, *, start: Array | None
     ended: Ended = "converged" if sides.gap <= run.tol else "exhausted"
     if ended == "exhausted" and run.is_late:
         ended = "deadline"
-    index = np.flatnonzero(sides.q > _NEGLIGIBLE * sides.q.mean())
-    return Generated(
-        sides.M, index, sides.q[index], sides.achieved, sides.lower_bound, 1.0, sides.steps, 1, ended
+    return Optimum(
+        [sides.M],
+        np.where(sides.q > _NEGLIGIBLE * sides.q.mean(), sides.q, 0.0),
+        sides.achieved,
+        sides.lower_bound,
+        sides.gap <= run.tol,
+        sides.steps,
+        run.watch.seconds,
+        ended,
+        "accelerated weights and smoothed noise in turn",
     )
 
 
-def generated_from_both_sides(columns: ColumnSource, run: Run) -> Generated:
+def generated_from_both_sides(columns: ColumnSource, run: Run) -> Optimum:
     """The same by passes over working sets of columns, as `column_generation.generated_total`.
 
     Working sets are large from the start: a pass over them costs little beside the rounds that it saves.
     """
 
-    def solve(working: Array, start: Array | None, aim: float) -> RoundResult:
+    def solve(working: Array, start: Array | None, aim: float) -> Optimum:
         if start is not None:
             start = np.maximum(start, _NEWCOMER * float(np.median(start[start > 0])))
         own = replace(run, tol=aim, watch=Watch(run.watch.deadline))
-        found = least_total_over_all(_SinglePrecision.of(columns, working), own, start=start)
-        q = np.zeros(len(working))
-        q[found.index] = found.q
-        return RoundResult(found.M, q, found.achieved, found.lower_bound, found.steps, found.ended)
+        return least_total_over_all(_SinglePrecision.of(columns, working), own, start=start)
 
-    return generate_columns(
-        columns, solve, tol=run.tol, watch=run.watch, joining=_JOINING, mostly_known=_MOSTLY_KNOWN
-    )
+    return generate_columns(columns, solve, run, joining=_JOINING, mostly_known=_MOSTLY_KNOWN)
 
 
 @dataclass(frozen=True, eq=False)

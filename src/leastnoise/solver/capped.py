@@ -22,7 +22,7 @@ from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.deadline import Watch
 from leastnoise.core.decompositions import singular_values
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.core.progress import worst_ending
 from leastnoise.solver.active_set import Round, better_of, revived, search_active_set
 from leastnoise.solver.capped_problems import (
     PATIENCE,
@@ -35,7 +35,7 @@ from leastnoise.solver.capped_problems import (
 )
 from leastnoise.solver.mean import Forms, SharedPoint, evaluate_all
 from leastnoise.solver.optimum import Optimum
-from leastnoise.solver.path_following import CentralPath, Enough, follow_path, never, relative_gap
+from leastnoise.solver.path_following import CentralPath, Enough, follow_path, never
 from leastnoise.solver.rows import DenseRows, QueryRows, StackedRows
 from leastnoise.solver.tightening import SHARES, tightened
 
@@ -63,41 +63,6 @@ _LITTLE_ROOM = 1e-3
 
 # Queries that join in a round, at most, unless there are more directions.
 _JOINING = 500
-
-
-@dataclass(frozen=True, eq=False)
-class CappedSolution:
-    """The best noise found under caps and the proof of how good it is.
-
-    Attributes:
-        roots: for every block its rows, (r, n): independent noise of variance 1 on them is the noise found.
-        p, q: the dual weights of queries and cells behind the lower bound.
-        achieved: the least profile with all variances within caps, or the total variance.
-        is_feasible: False if no noise was found that keeps the caps. `achieved` and `lower_bound` are
-            then about the least profile with which they are kept; above 1, (p, q) prove that there is none.
-        ended: how the search ended; it may converge above the gap asked for, where no step gains any more.
-    """
-
-    roots: list[Array]
-    p: Array
-    q: Array
-    achieved: float
-    lower_bound: float
-    has_converged: bool
-    steps: int
-    seconds: float
-    ended: Ended
-    is_feasible: bool = True
-
-    @property
-    def strategy(self) -> Array:
-        """The rows of the first block: all of them where there is one."""
-        return self.roots[0]
-
-    @property
-    def gap(self) -> float:
-        """achieved / lower_bound − 1."""
-        return relative_gap(self.achieved, self.lower_bound)
 
 
 CappedPath = CentralPath[CappedPoint]
@@ -161,7 +126,7 @@ class CappedBlock:
 
 def least_profile(
     blocks: Sequence[CappedBlock], caps: Array, run: Run, *, start: tuple[Array, Array] | None = None
-) -> CappedSolution:
+) -> Optimum:
     """The noise with the least largest profile among those with v_j ≤ c_j.
 
     Args:
@@ -174,7 +139,7 @@ def least_profile(
 
 def total_within_caps(
     blocks: Sequence[CappedBlock], caps: Array, run: Run, *, is_all_capped: bool = True
-) -> CappedSolution:
+) -> Optimum:
     """The noise of least total variance trace(S₀Σ) among those with u_i ≤ 1 and v_j ≤ c_j.
 
     Args:
@@ -200,7 +165,7 @@ def total_within_caps(
     return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
 
 
-def least_total_by_path(bases: Sequence[Array], run: Run, *, start: Array | None = None) -> CappedSolution:
+def least_total_by_path(bases: Sequence[Array], run: Run, *, start: Array | None = None) -> Optimum:
     """The noise of least total variance with profile at most 1, where nothing has a cap.
 
     Slower than Newton's method on the same problem, and surer where the queries' sizes are far apart, or
@@ -222,9 +187,8 @@ def least_total_by_path(bases: Sequence[Array], run: Run, *, start: Array | None
     nothing = Anchor(anchors, np.zeros(0), np.zeros(n), 0.0)
     path = run.follow(TotalWithinCaps(forms, np.zeros(0), nothing), np.zeros(0), first)
     most = math.sqrt(float(path.best.mean.u.max()))
-    return CappedSolution(
+    return Optimum(
         roots=[part.beta / most for part in path.best.mean.parts],
-        p=np.zeros(0),
         q=path.proof.mean.q,
         achieved=path.achieved,
         lower_bound=path.lower_bound,
@@ -232,26 +196,21 @@ def least_total_by_path(bases: Sequence[Array], run: Run, *, start: Array | None
         steps=run.watch.steps,
         seconds=run.watch.seconds,
         ended=path.ended,
+        how="an interior-point method",
     )
 
 
 def second_try(found: Optimum, bases: Sequence[Array], run: Run) -> Optimum:
     """The better of both sides: of a search that stopped short, and of `least_total_by_path` after it."""
     other = least_total_by_path(bases, run, start=found.q)
-    is_better = other.achieved < found.achieved
-    q, bound = max((found.q, found.lower_bound), (other.q, other.lower_bound), key=lambda pair: pair[1])
-    achieved = min(found.achieved, other.achieved)
-    has_converged = achieved <= (1 + run.tol) * bound
-    return Optimum(
-        roots=other.roots if is_better else found.roots,
-        q=q,
-        achieved=achieved,
-        lower_bound=bound,
+    best = found.better_of(other)
+    has_converged = best.gap <= run.tol
+    return replace(
+        best,
         has_converged=has_converged,
         steps=run.watch.steps,
         seconds=found.seconds + other.seconds,
         ended="converged" if has_converged else worst_ending([found.ended, other.ended]),
-        how="an interior-point method" if is_better else found.how,
     )
 
 
@@ -378,9 +337,9 @@ class _CappedRows(ABC):
             self, start, tol=run.tol, watch=run.watch, n_restarts=_RESTARTS, enough=enough
         )
 
-    def solution(self, found: Round[CappedNoise, Weights]) -> CappedSolution:
+    def solution(self, found: Round[CappedNoise, Weights]) -> Optimum:
         """The end of a search."""
-        return CappedSolution(
+        return Optimum(
             roots=found.primal.roots,
             p=found.dual[0],
             q=found.dual[1],
@@ -522,7 +481,7 @@ class _TotalWithinCaps(_CappedRows):
             mixed.append(_strategy(_triangle(np.vstack([own, anchor * math.sqrt(share)])), one.B))
         return mixed
 
-    def solution(self, found: Round[CappedNoise, Weights]) -> CappedSolution:
+    def solution(self, found: Round[CappedNoise, Weights]) -> Optimum:
         """The end of a search; where caps leave little room, with its constraints worked out anew."""
         ended = super().solution(found)
         room = float(np.min(1 - np.concatenate([self.anchor.v / self.caps, self.anchor.u])))

@@ -97,105 +97,66 @@ class ArrayColumns:
         return np.asarray(((M @ self.entries) ** 2).sum(axis=0))
 
 
-@dataclass(frozen=True, eq=False)
-class RoundResult:
-    """What a solver found for the columns of a working set.
-
-    Attributes:
-        root: M, (r, k).
-        q: the weights of the columns of the set.
-        achieved: what the noise reaches with profile 1 at most on the set.
-        lower_bound: what the weights prove.
-    """
-
-    root: Array
-    q: Array
-    achieved: float
-    lower_bound: float
-    steps: int
-    ended: Ended
-
-
-# Solves for the columns of a set, given by their positions, from weights to start with, to a gap.
-SolveSome = Callable[[Array, Array | None, float], RoundResult]
-
-
-@dataclass(frozen=True, eq=False)
-class Generated:
-    """The best of all rounds.
-
-    Attributes:
-        M: the root of the precision, (k, k), scaled so that no column costs more than 1.
-        index: the columns of the last working set that have weights.
-        q: their weights.
-        excess: the largest profile of all columns when those of the working set kept to 1.
-    """
-
-    M: Array
-    index: Array
-    q: Array
-    achieved: float
-    lower_bound: float
-    excess: float
-    steps: int
-    rounds: int
-    ended: Ended
-
-    @property
-    def gap(self) -> float:
-        """achieved / lower_bound − 1."""
-        return self.achieved / self.lower_bound - 1 if self.lower_bound > 0 else math.inf
+# Solves for the columns of a set, given by their positions, from weights to start with, to a gap. The root is
+# M, (r, k), and q weighs the columns of the set; what is achieved grows in proportion to the noise.
+SolveSome = Callable[[Array, Array | None, float], Optimum]
 
 
 def generate_columns(
     columns: ColumnSource,
     solve: SolveSome,
+    run: Run,
     *,
-    tol: float,
-    watch: Watch,
-    most_excess: float = math.inf,
     joining: int = _JOINING,
     mostly_known: float = _MOSTLY_KNOWN,
-) -> Generated:
+) -> Optimum:
     """The optimum over all columns from those of working sets.
 
     Args:
-        solve: finds noise for some columns; its numbers grow in proportion to the scale of the noise.
-        tol: the relative gap at which to stop.
-        most_excess: how far beyond 1 a profile may be at the end, where noise cannot simply be scaled.
         joining: columns that join in the first round for each direction.
         mostly_known: the share of new columns up to which a round starts with the weights of the last.
+
+    Returns:
+        M, (k, k), for root, scaled so that no column costs more than 1, and weights of all columns.
     """
     k, d = columns.shape
     working = _first_working_set(columns, joining)
-    best: Generated | None = None
+    best: Optimum | None = None
     start: Array | None = None
     aim = _FIRST_GAP
-    steps = 0
-    for number in range(1, MAX_ROUNDS + 1):
+    steps, tol, watch = 0, run.tol, run.watch
+    for _ in range(MAX_ROUNDS):
         found = solve(working, start, aim)
         steps += found.steps
         prices = columns.prices(found.root)
         excess = float(prices.max())
-        best = _better(best, found, working, excess, steps, number)
+        q = np.zeros(d)
+        q[working] = found.q
+        whole = replace(
+            found, roots=[found.root / math.sqrt(excess)], q=q, achieved=found.achieved * excess, steps=steps
+        )
+        best = whole if best is None else whole.better_of(best)
         watch.tell(steps, best.gap)
-        if best.gap <= tol and excess <= 1 + most_excess:
-            return replace(best, ended="converged")
+        if best.gap <= tol:
+            return _ended(best, run, "converged")
         if watch.deadline.is_past:
-            return replace(best, ended="deadline")
+            return _ended(best, run, "deadline")
         over = max(excess - 1, aim)
         violated = _violated(prices, working, joining * k, over, tol)
         if len(violated) == 0 and aim <= tol / 4:
-            return replace(best, ended=found.ended)
+            return _ended(best, run, found.ended)
         kept = working[prices[working] > 1 - _FAR * over]
         kept = _spanning(columns, kept, working)
-        following = np.union1d(kept, violated)
-        is_known = len(violated) <= mostly_known * len(following)
-        start = _weights_to_start(d, working, found.q, following) if is_known else None
-        working = following
+        working = np.union1d(kept, violated)
+        is_known = len(violated) <= mostly_known * len(working)
+        start = q[working] if is_known else None
         aim = _next_aim(excess - 1, tol) if len(violated) else tol / 4
     assert best is not None
-    return best
+    return _ended(best, run, "exhausted")
+
+
+def _ended(best: Optimum, run: Run, ended: Ended) -> Optimum:
+    return replace(best, has_converged=best.gap <= run.tol, seconds=run.watch.seconds, ended=ended)
 
 
 def least_total_of_many(R: Array, run: Run) -> Optimum:
@@ -203,54 +164,31 @@ def least_total_of_many(R: Array, run: Run) -> Optimum:
 
     As `least_total`, by columns that are generated.
     """
-    found, q = _least_total(ArrayColumns(R), run)
-    return _solution(found, found.M @ R, q, run)
+    found = generated_total(ArrayColumns(R), run)
+    return replace(found, roots=[found.root @ R])
 
 
 def least_total_of_many_pairs(R: Array, run: Run) -> Optimum:
     """The same for all columns r_i and r_i − r_j, as `least_total` of `Pairs`."""
     device = load_backend(run.backend)
-    found, q = _least_total(Pairs(device.matrix(R), device), run)
-    return _solution(found, found.M @ R, q, run)
+    found = generated_total(Pairs(device.matrix(R), device), run)
+    return replace(found, roots=[found.root @ R])
 
 
-def _least_total(columns: ColumnSource, run: Run) -> tuple[Generated, Array]:
-    """The best noise, and weights of all columns."""
-    found = generated_total(columns, run)
-    q = np.zeros(columns.shape[1])
-    q[found.index] = found.q
-    return found, q
-
-
-def generated_total(columns: ColumnSource, run: Run) -> Generated:
+def generated_total(columns: ColumnSource, run: Run) -> Optimum:
     """The noise of least total variance with profile at most 1 for any columns.
 
     The interior-point method solves working sets: it has no trouble with columns that need no weight.
     """
 
-    def solve(working: Array, start: Array | None, aim: float) -> RoundResult:
+    def solve(working: Array, start: Array | None, aim: float) -> Optimum:
         chosen = columns.take(working)
-        found = least_total_by_path(
-            [chosen], replace(run, tol=aim, watch=Watch(run.watch.deadline)), start=start
-        )
-        M = _root_of(found.strategy, chosen)
-        return RoundResult(M, found.q, found.achieved, found.lower_bound, found.steps, found.ended)
+        own = replace(run, tol=aim, watch=Watch(run.watch.deadline))
+        found = least_total_by_path([chosen], own, start=start)
+        how = "interior-point method with generated columns"
+        return replace(found, roots=[_root_of(found.root, chosen)], how=how)
 
-    return generate_columns(columns, solve, tol=run.tol, watch=run.watch)
-
-
-def _solution(found: Generated, root: Array, q: Array, run: Run) -> Optimum:
-    return Optimum(
-        roots=[root],
-        q=q,
-        achieved=found.achieved,
-        lower_bound=found.lower_bound,
-        has_converged=found.gap <= run.tol,
-        steps=found.steps,
-        seconds=run.watch.seconds,
-        ended=found.ended,
-        how="interior-point method with generated columns",
-    )
+    return generate_columns(columns, solve, run)
 
 
 def _next_aim(over: float, tol: float) -> float:
@@ -259,32 +197,6 @@ def _next_aim(over: float, tol: float) -> float:
         # It may be the last: what it lacks would take a whole round more.
         return tol / 4 if over < tol else tol / 2
     return min(_TIGHTER * over, _FIRST_GAP)
-
-
-def _weights_to_start(d: int, working: Array, q: Array, following: Array) -> Array:
-    """Weights of the next working set from those of this one."""
-    weights = np.zeros(d)
-    weights[working] = q
-    return weights[following]
-
-
-def _better(
-    best: Generated | None,
-    found: RoundResult,
-    working: Array,
-    excess: float,
-    steps: int,
-    number: int,
-) -> Generated:
-    """The best of both sides so far."""
-    achieved = found.achieved * excess
-    M, index, q, bound = found.root / math.sqrt(excess), working, found.q, found.lower_bound
-    if best is not None:
-        if best.achieved < achieved:
-            M, achieved = best.M, best.achieved
-        if best.lower_bound > bound:
-            index, q, bound = best.index, best.q, best.lower_bound
-    return Generated(M, index, q, achieved, bound, excess, steps, number, "exhausted")
 
 
 def _violated(prices: Array, working: Array, joining: int, over: float, tol: float) -> Array:

@@ -1,9 +1,11 @@
-"""What a search for the least total variance ends with: the best noise, and the proof of how good it is."""
+"""What a search for the least noise ends with: the best noise, and the proof of how good it is."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+
+import numpy as np
 
 from leastnoise.core.backend import Backend
 from leastnoise.core.deadline import Watch
@@ -17,11 +19,16 @@ class Optimum:
     """The best noise found and the proof of how good it is.
 
     Attributes:
-        roots: for every block its rows β: the strategy, scaled so that the largest profile is 1.
-        q: the dual weights, (n,), which prove the lower bound.
-        achieved, lower_bound: total variance at profile 1, as the solver sees it.
+        roots: for every block its rows β: the strategy, on which independent noise of variance 1 is the noise
+            found. Without caps it is scaled so that the largest profile is 1.
+        q: the dual weights of the cells, (n,), which prove the lower bound.
+        achieved, lower_bound: total variance at profile 1, or the least profile within caps, as the solver
+            sees it.
         has_converged: whether the gap asked for was reached.
         ended: how the search ended; it may converge above that gap, where no step gains any more.
+        p: the dual weights of the queries with caps, which prove the lower bound with q.
+        is_feasible: False if no noise was found that keeps the caps. `achieved` and `lower_bound` are then
+            about the least profile with which they are kept; above 1, (p, q) prove that there is none.
     """
 
     roots: list[Array]
@@ -33,6 +40,8 @@ class Optimum:
     seconds: float
     ended: Ended
     how: str = "Newton's method"
+    p: Array = field(default_factory=lambda: np.zeros(0))
+    is_feasible: bool = True
 
     @property
     def root(self) -> Array:
@@ -42,7 +51,23 @@ class Optimum:
     @property
     def gap(self) -> float:
         """achieved / lower_bound − 1."""
-        return self.achieved / self.lower_bound - 1
+        return relative_gap(self.achieved, self.lower_bound)
+
+    def better_of(self, other: Optimum) -> Optimum:
+        """The same with the noise and with the proof of another where these are better."""
+        merged = self
+        if other.achieved < self.achieved:
+            merged = replace(merged, roots=other.roots, achieved=other.achieved, how=other.how)
+        if other.lower_bound > self.lower_bound:
+            merged = replace(merged, p=other.p, q=other.q, lower_bound=other.lower_bound)
+        return merged
+
+
+def relative_gap(achieved: float, lower_bound: float) -> float:
+    """achieved / lower_bound − 1; infinite where the bound is not positive, 0 where it is met."""
+    if achieved <= lower_bound:
+        return 0.0
+    return achieved / lower_bound - 1 if lower_bound > 0 else math.inf
 
 
 @dataclass

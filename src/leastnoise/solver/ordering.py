@@ -25,9 +25,10 @@ from leastnoise.core.backend import Backend, load_backend
 from leastnoise.core.decompositions import svd
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.solver.capped import CappedPath, CappedSolution, Run
+from leastnoise.solver.capped import CappedPath, Run
 from leastnoise.solver.capped_problems import LeastProfile
 from leastnoise.solver.mean import Forms, MeanPoint
+from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.rows import DenseRows
 
 # A level is solved to this gap, so that settled directions stand out from the others.
@@ -45,7 +46,7 @@ _SETTLED = 1e-7
 
 def refined_profile(
     L: Array, B: Array, caps: Array, run: Run, *, start: tuple[Array, Array] | None = None
-) -> CappedSolution:
+) -> Optimum:
     """The noise with the lexicographically least sorted profile among those with v_j ≤ c_j.
 
     Args:
@@ -86,7 +87,7 @@ def refined_profile(
         cells = cells[open_cells]
         p, q = np.ones(len(L)), np.ones(len(cells))
     assert first is not None
-    return CappedSolution(
+    return Optimum(
         roots=[np.vstack(settled)],
         p=first.proof.mean.p,
         q=first.proof.mean.q,

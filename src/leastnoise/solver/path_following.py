@@ -25,6 +25,7 @@ import numpy as np
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
+from leastnoise.solver.optimum import relative_gap
 
 MAX_STEPS = 150
 
@@ -119,13 +120,6 @@ class CentralPath(Generic[P]):
     def gap(self) -> float:
         """achieved / lower_bound − 1."""
         return relative_gap(self.achieved, self.lower_bound)
-
-
-def relative_gap(achieved: float, lower_bound: float) -> float:
-    """achieved / lower_bound − 1; infinite where the bound is not positive, 0 where it is met."""
-    if achieved <= lower_bound:
-        return 0.0
-    return achieved / lower_bound - 1 if lower_bound > 0 else math.inf
 
 
 Enough = Callable[[float, float], bool]

@@ -26,7 +26,8 @@ from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.active_set import Round, revived, search_active_set
-from leastnoise.solver.path_following import Enough, follow_path, never, relative_gap
+from leastnoise.solver.optimum import relative_gap
+from leastnoise.solver.path_following import Enough, follow_path, never
 from leastnoise.solver.split_path import PATIENCE, CapRatios, LargestRatio, SplitProblem, TotalWithin
 
 # Up to this many rows, all of them are solved for at once.

@@ -31,8 +31,8 @@ from leastnoise.planning.refusals import infeasible, infeasible_after, not_found
 from leastnoise.query import Workload
 from leastnoise.solver import (
     CappedBlock,
-    CappedSolution,
     ImplicitRows,
+    Optimum,
     QueryRows,
     Run,
     least_profile,
@@ -141,10 +141,10 @@ class _CappedProblem:
         return np.eye(self.rows.shape[1]) if self.Q is None else self.Q.T
 
     def found(
-        self, solution: CappedSolution, note: str, *, is_heuristic: bool, grid_tol: float = math.inf
+        self, solution: Optimum, note: str, *, is_heuristic: bool, grid_tol: float = math.inf
     ) -> SearchResult:
         """What a solution proposes for the request."""
-        own = solution.strategy[:, : len(self.cells.first)]
+        own = solution.root[:, : len(self.cells.first)]
         root = self.cells.spread(own if self.room is None else self.room.restored(own))
         q, pairs = self.cell_weights(solution.q)
         how = "interior-point method on the dual" + note
@@ -251,7 +251,7 @@ def _in_units(problem: _CappedProblem) -> tuple[Array, float]:
     return problem.caps / unit, unit
 
 
-def _least_profile(problem: _CappedProblem, run: Run) -> CappedSolution:
+def _least_profile(problem: _CappedProblem, run: Run) -> Optimum:
     caps, _ = _in_units(problem)
     base = None
     if not problem.operator.is_quick:
@@ -261,7 +261,7 @@ def _least_profile(problem: _CappedProblem, run: Run) -> CappedSolution:
     return least_profile([CappedBlock(problem.rows, problem.columns, base)], caps, run)
 
 
-def _refined(problem: _CappedProblem, run: Run) -> CappedSolution:
+def _refined(problem: _CappedProblem, run: Run) -> Optimum:
     m, k = problem.rows.shape
     if problem.are_pairs:
         raise MethodError(
@@ -277,7 +277,7 @@ def _refined(problem: _CappedProblem, run: Run) -> CappedSolution:
     return refined_profile(problem.rows.take(np.arange(m)), problem.columns, caps, run)
 
 
-def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> tuple[CappedSolution, float]:
+def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> tuple[Optimum, float]:
     """The least total within caps, and the gap for which its grid of whole numbers is made.
 
     Raises:
@@ -305,7 +305,7 @@ class _SparingTotal:
         price: by how many times its share a small share of all caps, spared, raises the total.
     """
 
-    solution: CappedSolution
+    solution: Optimum
     factor: float
     price: float
 
@@ -319,7 +319,7 @@ def _finer_spare(found: _SparingTotal, spare: float, tol: float) -> float:
     return spare if wanted >= spare else max(wanted / 2, _LEAST_SPARE)
 
 
-def _feasible(problem: _CappedProblem, found: _SparingTotal) -> CappedSolution:
+def _feasible(problem: _CappedProblem, found: _SparingTotal) -> Optimum:
     """The solution, where it keeps the caps.
 
     Raises:
@@ -355,7 +355,7 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
         if not is_heuristic:
             break
         # Scaled to pairs, the noise must still keep the caps: aim that much lower.
-        spent = largest_square(solution.strategy)
+        spent = largest_square(solution.root)
         if spent <= 1:
             break
         budget /= spent
@@ -365,7 +365,7 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
     return _SparingTotal(replace(solution, p=p), 1.0, price)
 
 
-def _refusal(problem: _CappedProblem, solution: CappedSolution, factor: float) -> InfeasibleError:
+def _refusal(problem: _CappedProblem, solution: Optimum, factor: float) -> InfeasibleError:
     request = problem.request
     q, pairs = problem.cell_weights(solution.q)
     p = problem.query_weights(solution.p)

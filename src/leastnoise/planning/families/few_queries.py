@@ -24,7 +24,7 @@ from leastnoise.planning.families.merged import kinds_of
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.solver import (
-    Generated,
+    Optimum,
     Run,
     TablePasses,
     generated_from_both_sides,
@@ -201,7 +201,7 @@ def _signs(generator: np.random.Generator, n: int, count: int) -> Array:
 
 def _least_total(
     columns: HeldColumns | TableColumns, positions: Array, G: Array, run: Run
-) -> tuple[Generated, str]:
+) -> tuple[Optimum, str]:
     """The best noise for the queries at some positions, and how it was found."""
     is_host, has_many = run.backend == "numpy", len(G) > MANY_DIRECTIONS
     if isinstance(columns, TableColumns):
@@ -268,9 +268,9 @@ def find(request: Request) -> SearchResult:
     positions, G = spanning.positions, spanning.root()
     run = Run(max(request.tol / 2, LEAST_GAP), Watch(deadline, request.progress), request.backend)
     found, how = _least_total(columns, positions, G, run)
-    C = linalg.qr(found.M @ G, mode="r", check_finite=False)[0]
+    C = linalg.qr(found.root @ G, mode="r", check_finite=False)[0]
     q = np.zeros(n)
-    q[columns.cells.first[found.index]] = found.q
+    q[columns.cells.first] = found.q
     ended = found.ended if request.tol / 2 >= LEAST_GAP or found.ended == "deadline" else "exhausted"
     return SearchResult(
         CombinedProposal(np.triu(C), workload, positions, 1.0),

@@ -23,8 +23,8 @@ from leastnoise.planning.refusals import infeasible_products, not_found_yet
 from leastnoise.solver import (
     NUMPY,
     CappedBlock,
-    CappedSolution,
     OneAxisProblem,
+    Optimum,
     Run,
     least_largest_over_one_axis,
     least_profile,
@@ -123,13 +123,13 @@ class CappedSearch:
         """The noise with the least largest variance beside the caps."""
         return self.noise(least_profile(self.blocks, self.caps, run))
 
-    def total_within(self, run: Run) -> CappedSolution:
+    def total_within(self, run: Run) -> Optimum:
         """The noise of least total within the caps."""
         assert self.weights is not None
         others = np.delete(self.weights, self.capped)
         return total_within_caps(self.blocks, self.caps, run, is_all_capped=not (others > 0).any())
 
-    def noise(self, solution: CappedSolution) -> SharedNoise:
+    def noise(self, solution: Optimum) -> SharedNoise:
         """What was found, as rows over Z for every block."""
         n = self.shared.products.sizes[self.shared.axis]
         roots: list[Array] = [np.zeros((0, n)) for _ in range(self.shared.lattice[1].shape[1])]
@@ -146,7 +146,7 @@ class CappedSearch:
         return SharedNoise(q, p, roots, solution.steps, solution.ended, how="an interior-point method")
 
     def infeasible(
-        self, request: Request, question: ProductRequest, solution: CappedSolution, found: SharedNoise
+        self, request: Request, question: ProductRequest, solution: Optimum, found: SharedNoise
     ) -> InfeasibleError:
         """The error that proves that the caps cannot be kept."""
         per_query = np.zeros(len(found.p))

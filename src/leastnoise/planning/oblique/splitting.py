@@ -336,7 +336,7 @@ def _whole_for_largest(
     rows = ImplicitRows(operator, Q, load_backend("numpy"))
     run = Run(_LARGEST_TOL, Watch(deadline))
     found = least_profile([CappedBlock(rows, columns[:, cells.first])], np.ones(operator.shape[0]), run)
-    root = found.strategy / math.sqrt(float((found.strategy**2).sum(axis=0).max()))
+    root = found.root / math.sqrt(float((found.root**2).sum(axis=0).max()))
     q = cells.spread((found.q / cells.counts)[None, :])[0]
     inverse = pseudo_inverse(cells.spread(root))
     cost = float((operator.apply(inverse) ** 2).sum())
