@@ -15,6 +15,7 @@ import leastnoise as ln
 from leastnoise.core import container
 from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.query import cell_classes, classes_of
+from leastnoise.release import adjust
 from tolerances import SOLVER
 
 GOAL = ln.ApproxDP(epsilon=1, delta=1e-6)
@@ -187,6 +188,26 @@ def test_what_the_classes_tell_can_be_asked_afterwards() -> None:
         release.answer(ln.Where("age >= 19"))
     with pytest.raises(ln.LeastnoiseError):
         release.answer(ln.Marginal("age"))
+
+
+def test_a_release_over_classes_is_adjusted() -> None:
+    """Cells of one class have equal shares, and answers follow from cells that are no less than zero."""
+    schema = ln.Schema(age=range(60), hours=range(70), sector=range(6))
+    batch = ln.assemble(
+        [ln.Where("age >= 18 and hours >= 40"), ln.Where("age < 18"), ln.Where("sector == 3 and age >= 18")],
+        schema,
+    )
+    plan = ln.design(batch, LOUD)
+    assert "classes" in plan.to_parts()[1]
+    rng = np.random.default_rng(6)
+    table = pd.DataFrame({name: rng.integers(0, schema[name].size, 3_000) for name in schema.names})
+    with pytest.warns(UnrecordedSpending):
+        release = ln.measure(plan, table)
+    adjusted = adjust(release)
+    assert adjusted.estimates.shape == (60 * 70 * 6,) and adjusted.estimates.min() >= 0
+    truth = [int(table.eval(query.query.condition).sum()) for query in batch.blocks]
+    np.testing.assert_allclose(adjusted.answers, truth, atol=0.1)
+    np.testing.assert_allclose(batch.operator.apply(release.estimates), release.answers, rtol=1e-9)
 
 
 @pytest.mark.thorough

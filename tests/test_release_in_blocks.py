@@ -34,6 +34,7 @@ from leastnoise.core.errors import (
     TooLargeError,
 )
 from leastnoise.data import counted_tables, vectorize
+from leastnoise.planning import choice
 from leastnoise.planning.families import dense
 from leastnoise.privacy import Ledger
 from leastnoise.release import answer_pieces, block_measuring, measuring
@@ -461,21 +462,27 @@ def test_a_whole_release_and_one_in_blocks_do_not_pass_for_each_other(folder: Pa
         ln.summarize(ln.load_release(folder / "blocks")).html()
 
 
-@pytest.mark.parametrize("method", ["dense", "queries", "joint", "few queries"])
+@pytest.mark.parametrize("method", ["dense", "queries", "joint", "few queries", "classes"])
 def test_plans_of_every_kind_are_measured_into_a_folder(
     method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Before, only blocks of products were."""
     monkeypatch.setattr(measuring, "noise_for", lambda own, n, bits: np.array([0] * n, dtype=object))
     queries: list[ln.Query] = [ln.Marginal("a0", "a1"), ln.Prefix("a2") * ln.Marginal("a3"), ln.Total()]
+    if method == "classes":
+        monkeypatch.setattr(choice, "_MANY_CELLS", 10)
     if method == "few queries":
         monkeypatch.setattr(dense, "MAX_CELLS", 10)
         monkeypatch.setattr(dense, "MAX_ROW_ENTRIES", 10)
+    if method in ("few queries", "classes"):
         # Marginals with values of two attributes are products, for which there are other methods.
         queries = [ln.Where(f"a0 <= {i} or a2 >= {i + 1}", name=f"q{i}") for i in range(3)]
     plan = ln.design(
-        ln.assemble(queries, SCHEMA), ln.GDP(1), method="dense" if method == "few queries" else method
+        ln.assemble(queries, SCHEMA),
+        ln.GDP(1),
+        method="dense" if method in ("few queries", "classes") else method,
     )
+    assert ("classes" in plan.to_parts()[1]) == (method == "classes")
     rows = records(60, 5)
     release = measured(folder, write_table(folder / "t.csv", rows), plan=plan)
     assert release.is_in_blocks

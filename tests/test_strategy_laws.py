@@ -15,10 +15,10 @@ import pytest
 import leastnoise as ln
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.query import Workload
+from leastnoise.query import CellClasses, Workload
 from leastnoise.release import Release, adjust, count_tables
 from leastnoise.release.answer_pieces import answer_pieces
-from leastnoise.strategy import CountTables, Measured, StoredIntegers, strategy_from_parts
+from leastnoise.strategy import CountTables, Measured, StoredIntegers, TablesAsked, strategy_from_parts
 from strategy_kinds import CONDITIONS, KINDS, SCHEMA, made
 from tolerances import ROUNDING
 
@@ -27,7 +27,7 @@ COUNTS = np.random.default_rng(9).integers(0, 400, SCHEMA.n_cells)
 # Forms of one axis in several blocks make the sensitivity an upper bound.
 BOUNDED = ("several forms",)
 
-# All but classes of cells, of which single cells and periods are not told.
+# All but classes of cells, which may hold cells of several periods.
 OF_CELLS = tuple(name for name in KINDS if name != "classes")
 
 # Kinds whose answers may come from a part of what is measured.
@@ -57,13 +57,16 @@ def rows_of(strategy: Measured) -> Array:
     return np.array([[float(a / unit) for a in row] for row in strategy.dense().astype(object)])
 
 
-def tables(counts: Any, allowed: Sequence[tuple[str, ...]] | None = None) -> CountTables:
-    """Counts as a table gives them; of some cross tables only, where these are named."""
+def tables(counts: Any, allowed: TablesAsked = None) -> CountTables:
+    """Counts as a table gives them; of some cross tables or classes only, where these are named."""
     every = count_tables(ln.assemble([ln.Total()], SCHEMA), counts, 1)
 
-    def ask(subsets: Sequence[tuple[str, ...]] | None) -> Sequence[Array]:
-        assert subsets is None or allowed is None or set(subsets) <= set(allowed)
-        return every(subsets)
+    def ask(asked: TablesAsked) -> Sequence[Array]:
+        if isinstance(allowed, CellClasses):
+            assert asked is allowed
+        elif asked is not None and allowed is not None:
+            assert not isinstance(asked, CellClasses) and set(asked) <= set(allowed)
+        return every(asked)
 
     return ask
 
@@ -117,7 +120,7 @@ def test_what_is_measured_are_the_rows_times_the_counts(name: str) -> None:
     np.testing.assert_allclose(strategy.adjoint(y), real.T @ y, rtol=ROUNDING, atol=100 * ROUNDING * size)
 
 
-@pytest.mark.parametrize("name", OF_CELLS)
+@pytest.mark.parametrize("name", KINDS)
 def test_blocks_hold_all_that_is_measured_and_ask_for_the_tables_they_name(name: str) -> None:
     strategy = made(name)
     starts = strategy.block_starts.tolist()
@@ -295,7 +298,7 @@ def release_of(strategy: Measured) -> Release:
     return Release(replace(plan, strategy=strategy, workload=asked(strategy)), noisy(strategy))
 
 
-@pytest.mark.parametrize("name", OF_CELLS)
+@pytest.mark.parametrize("name", KINDS)
 def test_releases_are_adjusted_whatever_is_measured(name: str) -> None:
     release = release_of(made(name))
     workload = release.plan.workload

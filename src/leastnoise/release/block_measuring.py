@@ -30,7 +30,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +56,7 @@ from leastnoise.core.whole_file import written_whole
 from leastnoise.data import Data, ScanProgress, version_digest
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import Charge, CountedTable, Entry, Goal, Ledger
+from leastnoise.query import CellClasses
 from leastnoise.release.block_folder import BlockFolder, FolderIntegers
 from leastnoise.release.counts import is_truncated, opened_source, tables_of_vector
 from leastnoise.release.not_counted import NotCounted, NotCountedRow, not_counted_from_parts
@@ -330,10 +331,12 @@ def _read_once(request: BlockRequest, strategy: Measured, layout: Layout, first:
         def told(_: ScanProgress) -> None:
             request.tell("counting", first, layout.n_files)
 
+        asked, classes = _tables_from(request, strategy, layout, first)
         held = opened.counted(
-            list(dict.fromkeys(_tables_from(request, strategy, layout, first))),
+            asked,
             () if row is None else row.attributes,
             records_per_person=None if opened.person is None else plan.privacy.records_per_person,
+            classes=classes,
             progress=None if request.progress is None else told,
         )
         counted = _ReadTable(held, held.rest, version)
@@ -350,15 +353,21 @@ def _read_once(request: BlockRequest, strategy: Measured, layout: Layout, first:
 
 def _tables_from(
     request: BlockRequest, strategy: Measured, layout: Layout, first: int
-) -> Iterator[tuple[str, ...]]:
-    """The tables that the files from the first on ask for."""
+) -> tuple[list[tuple[str, ...]], CellClasses | None]:
+    """The tables that the files from the first on ask for, each once, and the classes of cells."""
+    found: dict[tuple[str, ...], None] = {}
+    classes = None
     for number in range(first, layout.n_files):
         asked = strategy.part_tables(layout.ends[number], layout.ends[number + 1])
-        if asked is None:
+        if isinstance(asked, CellClasses):
+            classes = asked
+        elif asked is None:
             schema = request.plan.workload.schema
             # Without a schema the counts come as a vector of all cells.
-            asked = [] if schema is None else [schema.names]
-        yield from asked
+            found |= {} if schema is None else {schema.names: None}
+        else:
+            found |= dict.fromkeys(asked)
+    return list(found), classes
 
 
 def _draw_missing(

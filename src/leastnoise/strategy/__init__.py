@@ -63,6 +63,7 @@ from leastnoise.strategy.measured import (
     Measured,
     MeasuredPart,
     Spread,
+    TablesAsked,
 )
 from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
@@ -115,6 +116,7 @@ __all__ = [
     "Strategy",
     "Structured",
     "TableColumns",
+    "TablesAsked",
     "WeightedTables",
     "basis_of",
     "cell_costs",

@@ -41,9 +41,12 @@ MAX_DENSE_STRATEGY = 10**7
 # Cells up to this many have their spending listed one by one.
 MAX_LISTED = 2**20
 
-# Counts of records for each combination of values of the attributes named, a table for each tuple of
-# names; None asks for one table, of all cells; classes of cells ask for one table, of the classes.
-CountTables = Callable[[Sequence[tuple[str, ...]] | CellClasses | None], Sequence[Array]]
+# The counts that are asked for: a table for each tuple of attributes; None for one table, of all cells;
+# classes of cells for one table, of the classes.
+TablesAsked = Sequence[tuple[str, ...]] | CellClasses | None
+
+# Counts of records for each combination of values, in the tables that are asked for.
+CountTables = Callable[[TablesAsked], Sequence[Array]]
 
 
 @dataclass(frozen=True)
@@ -348,8 +351,8 @@ class Measured(ABC):
         """
         return np.array([0, self.n_measured], dtype=np.int64)
 
-    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]] | None:
-        """The tables whose counts `exact_part` asks for, by their attributes; None for all cells."""
+    def part_tables(self, first: int, last: int) -> TablesAsked:
+        """The tables whose counts `exact_part` asks for."""
         return None
 
     def exact_part(self, first: int, last: int, tables: CountTables) -> Array:

@@ -9,18 +9,19 @@ A' x' with x' the numbers of records in each class.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import DesignError, NotYetError, TooLargeError
+from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.query import CellClasses, InventedRecords, Workload
-from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread
+from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, TablesAsked
 
-# Cells whose columns are written out, at most.
-_MAX_LISTED = 2**20
+# Cells whose classes are listed, at most; a vector of all cells has no more entries.
+_MAX_LISTED = 10**7
 
 
 class OverClasses(Measured):
@@ -66,25 +67,34 @@ class OverClasses(Measured):
         costs = self.inner.column_costs
         return int(self.classes.first[max(range(len(costs)), key=costs.__getitem__)])
 
+    @cached_property
     def _class_of_every_cell(self) -> Array:
-        self._require_listable(_MAX_LISTED)
+        if self.n_cells > _MAX_LISTED:
+            raise TooLargeError(
+                f"the plan measures classes of cells, and what it knows of single cells is worked out for up "
+                f"to {_MAX_LISTED:,} of them",
+                field="workload",
+                given=self.n_cells,
+                remedy="ask for answers to queries",
+            )
         return self.classes.of_cells(np.arange(self.n_cells))
 
     @property
     def column_costs(self) -> tuple[int, ...]:
+        self._require_listable()
         # With replaced records, one in no class changes as much as the longest column.
         none = self.sensitivity if self.neighbours.replaces else 0
         costs = (*self.inner.column_costs, none)
-        return tuple(costs[number] for number in self._class_of_every_cell().tolist())
+        return tuple(costs[number] for number in self._class_of_every_cell.tolist())
 
     def _all_rows(self) -> Array:
         rows = self.inner.dense()
-        return np.hstack([rows, np.zeros((len(rows), 1), dtype=rows.dtype)])[:, self._class_of_every_cell()]
+        return np.hstack([rows, np.zeros((len(rows), 1), dtype=rows.dtype)])[:, self._class_of_every_cell]
 
     # All cells at once ------------------------------------------------------------------------------
 
     def parts(self) -> list[MeasuredPart]:
-        classes, found = self._class_of_every_cell(), []
+        classes, found = self._class_of_every_cell, []
         for part in self.inner.parts():
             own = Cells.all_of(self.classes.n) if part.cells is None else part.cells
             # Of the kinds of classes those of their cells; −1 where nothing is measured.
@@ -101,11 +111,15 @@ class OverClasses(Measured):
         return found
 
     def apply(self, x: Array) -> Array:
-        sums = np.bincount(self._class_of_every_cell(), weights=x, minlength=self.classes.n + 1)
+        sums = np.bincount(self._class_of_every_cell, weights=x, minlength=self.classes.n + 1)
         return self.inner.apply(sums[: self.classes.n])
 
     def adjoint(self, y: Array) -> Array:
-        return np.asarray(np.append(self.inner.adjoint(y), 0.0)[self._class_of_every_cell()])
+        return np.asarray(self._spread(self.inner.adjoint(y)))
+
+    def _spread(self, values: Array) -> Array:
+        """A number of each class for every cell of it, (n,); 0 for cells in no class."""
+        return np.append(values, 0.0)[self._class_of_every_cell]
 
     # Period by period: a class may hold cells of several periods --------------------------------------
 
@@ -117,12 +131,6 @@ class OverClasses(Measured):
 
     def answers_in_time(self, workload: Workload, over: str) -> bool:
         return False
-
-    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]] | None:
-        raise NotYetError(
-            "a plan over classes of cells is not measured into a folder; it measures few integers",
-            field="into",
-        )
 
     # What is asked, over classes ------------------------------------------------------------------
 
@@ -187,13 +195,25 @@ class OverClasses(Measured):
         counts = tables(self.classes)
         return self.inner.exact_answers(lambda _: counts)
 
+    @property
+    def block_starts(self) -> Array:
+        return self.inner.block_starts
+
+    def part_tables(self, first: int, last: int) -> TablesAsked:
+        return self.classes
+
+    def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
+        counts = tables(self.classes)
+        return self.inner.exact_part(first, last, lambda _: counts)
+
+    @property
+    def is_consistent(self) -> bool:
+        return self.inner.is_consistent
+
     def estimates(self, measurements: Array) -> Array:
-        raise TooLargeError(
-            "the plan measures classes of cells, and what it knows of single cells is not worked out",
-            field="workload",
-            given=self.n_cells,
-            remedy="ask for answers to queries",
-        )
+        """The estimate of every class in equal shares for its cells; 0 for cells in no class."""
+        sizes = np.bincount(self._class_of_every_cell, minlength=self.classes.n + 1)[: self.classes.n]
+        return self._spread(self.inner.estimates(measurements) / sizes)
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return self.inner.answers_of(self._over(workload), measurements)
