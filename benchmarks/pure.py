@@ -17,6 +17,7 @@ the rows that `joint` finds for Gaussian noise, weighed for Laplace noise.
 from __future__ import annotations
 
 import argparse
+import math
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -29,7 +30,6 @@ import numpy as np
 import leastnoise as ln
 from leastnoise.planning import Request
 from leastnoise.planning.families.weighted_basis import WeightTurns
-from leastnoise.planning.families.weighted_tables import best_weights, tables
 from leastnoise.planning.refinement import refine, total_of
 
 # Starts of every template of HDMM, as its authors run it; fewer where one takes long.
@@ -393,9 +393,9 @@ def main() -> None:
 
 def two_way_marginals() -> float:
     """The error per query of all pairs of five attributes of ten values, found without a matrix."""
-    asked = {frozenset(pair): 1.0 for pair in combinations(range(5), 2)}
-    _, total, _ = best_weights(tables((10,) * 5, asked))
-    return total / 1000
+    schema = ln.Schema(**{f"a{i}": range(10) for i in range(5)})
+    asked = ln.assemble([ln.Cube(*schema.names, order=(2,))], schema)
+    return ln.design(asked, ln.PureDP(math.sqrt(2)), method="marginals").certificate.achieved / 1000
 
 
 if __name__ == "__main__":

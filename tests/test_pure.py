@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import replace
-from itertools import combinations, pairwise
+from functools import reduce
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from leastnoise.core.progress import Progress
 from leastnoise.planning import Request, all_methods, laplace_search, load_plan, method_named, refinement
 from leastnoise.planning import design as _design
 from leastnoise.planning.families import weighted_tables as wm
+from leastnoise.planning.families.product_requests import product_request
 from leastnoise.planning.p_identity import coarse_to_fine as searches
 from leastnoise.planning.p_identity import family as caps
 from leastnoise.planning.p_identity import objective_function as problems
@@ -40,7 +42,7 @@ from leastnoise.query import (
 )
 from leastnoise.solver import load_backend
 from support import extra, refuses
-from tolerances import ROUNDING, SOLVER, printed
+from tolerances import ROUNDING, SOLVER
 
 # Central differences of smooth functions of size one: the square of the step, and rounding over the step.
 STEP, DIFFERENCES = 1e-5, 1e-6
@@ -353,22 +355,6 @@ def test_powers_approach_the_largest_share(power: float) -> None:
 # Cross tables --------------------------------------------------------------------------------
 
 
-def pairs_of(count: int) -> dict[frozenset[int], float]:
-    return {frozenset(pair): 1.0 for pair in combinations(range(count), 2)}
-
-
-def test_two_way_tables_of_five_attributes_of_ten_values() -> None:
-    """PEERS: HDMM's 85.60 per query, over 100,000 cells that nobody builds here."""
-    problem = wm.tables((10,) * 5, pairs_of(5))
-    theta, total, _ = wm.best_weights(problem)
-    assert total / 1000 <= 85.60 + printed(2)
-    assert theta.sum() == pytest.approx(1, rel=ROUNDING) and (theta >= 0).all()
-    # Noise on every cell is in the family, at 1,000 per query.
-    every = np.array([float(len(t) == 5) for t in problem.subsets])
-    of_cells, _ = wm.total_and_gradient(every, problem.gram, problem.costs)
-    assert of_cells / 1000 == pytest.approx(1000, rel=ROUNDING)
-
-
 SHAPES = [(3, 4), (2, 3, 4), (4, 1, 3), (2, 2, 2, 2)]
 
 
@@ -376,33 +362,37 @@ SHAPES = [(3, 4), (2, 3, 4), (4, 1, 3), (2, 2, 2, 2)]
 def test_the_closed_form_is_the_total_variance(sizes: tuple[int, ...]) -> None:
     schema = Schema(**{name: range(size) for name, size in zip("abcd", sizes, strict=False)})
     workload = assemble([Cube(*schema.names, order=2), Marginal("a", weight=3)], schema)
-    request = Request(workload, PureDP(1))
-    asked = wm.asked_tables(request)
-    assert asked is not None
-    problem = wm.tables(schema.shape, asked)
+    question = product_request(Request(workload, PureDP(1)))
+    products = question.products
+    problem = wm.table_problem(products)
+    costs = problem.asked.T @ (question.weights * [term.n_rows for term in products.terms])
     rng = np.random.default_rng(len(sizes))
-    theta = rng.random(len(problem.subsets))
+    theta = rng.random(len(costs))
     W = np.sqrt(workload.weights)[:, None] * workload.dense()
-    expected = by_hand(W, wm.rows_of(problem, theta))
-    assert wm.total_and_gradient(theta, problem.gram, problem.costs)[0] == pytest.approx(expected, rel=SOLVER)
+
+    def total(weights: np.ndarray) -> float:
+        rows = [np.ones((0, workload.shape[1]))]
+        for s, weight in zip(problem.lattice.subsets, weights, strict=True):
+            factors = [np.eye(n) if a in s else np.ones((1, n)) for a, n in enumerate(products.sizes)]
+            rows.append(weight * reduce(np.kron, factors, np.ones((1, 1))))
+        return by_hand(W, np.vstack(rows))
+
+    expected = total(theta)
+    value, gradient = wm.total_and_gradient(theta, problem.known, costs)
+    assert value == pytest.approx(expected, rel=SOLVER)
     direction = rng.standard_normal(len(theta))
-    value, gradient = wm.total_and_gradient(theta, problem.gram, problem.costs)
-    measured = slope(lambda x: wm.total_and_gradient(x, problem.gram, problem.costs)[0], theta, direction)
+    measured = slope(lambda x: wm.total_and_gradient(x, problem.known, costs)[0], theta, direction)
     assert float(gradient @ direction) == pytest.approx(measured, rel=1e-4, abs=DIFFERENCES * value)
     # Weights that are swapped between tables give another total.
-    assert by_hand(W, wm.rows_of(problem, theta[::-1])) != pytest.approx(expected, rel=1e-3)
-    best, total, _ = wm.best_weights(problem)
+    assert total(theta[::-1]) != pytest.approx(expected, rel=1e-3)
     plan = design(workload, PureDP(1), method="p-identity", options={"sums": "tables"})
-    assert plan.certificate.achieved / 2 == pytest.approx(total, rel=SOLVER)
-    assert total == pytest.approx(by_hand(W, wm.rows_of(problem, best)), rel=SOLVER) and total < expected
+    assert plan.certificate.achieved / 2 < expected
 
 
 def test_tables_beat_cells_where_there_are_many() -> None:
     schema = Schema(a=range(10), b=range(10), c=range(10))
     workload = assemble([Cube("a", "b", "c", order=(2,))], schema)
     plan = design(workload, PureDP(1), method="p-identity", options={"sums": "tables"})
-    _, total, _ = wm.best_weights(wm.tables((10, 10, 10), pairs_of(3)))
-    assert plan.certificate.achieved / 2 == pytest.approx(total, rel=SOLVER)
     # Cells cost 10 per query; three tables at a third of the budget each, made consistent, less than 9.
     assert per_query(plan) < 9 < 10 and "cross tables" in plan.note
 
@@ -422,14 +412,18 @@ def test_the_best_of_both_kinds_of_sums() -> None:
 
 def test_only_cross_tables_are_taken_as_such() -> None:
     schema = Schema(a=range(3), b=range(4))
-    for queries in ([Prefix("a")], [Marginal("a") * Prefix("b")]):
-        assert wm.asked_tables(Request(assemble(queries, schema), PureDP(1))) is None
-    assert wm.asked_tables(Request(Workload.from_matrix(np.eye(3)), PureDP(1))) is None
+    asked = {"method": "p-identity", "options": {"sums": "tables"}}
     marginal = assemble([Marginal("a"), Marginal("a", "b", weight=2)], schema)
-    assert wm.asked_tables(Request(marginal, PureDP(1))) == {frozenset({0}): 1.0, frozenset({0, 1}): 2.0}
+    assert "1 cross tables" in design(marginal, PureDP(1), **asked).note
     uneven = TotalVariance(relative_to=[1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])
-    assert wm.asked_tables(Request(marginal, PureDP(1), objective=uneven)) is None
-    assert wm.asked_tables(Request(marginal, PureDP(1), objective=MaxVariance())) is None
+    others = [assemble([Prefix("a")], schema), assemble([Marginal("a") * Prefix("b")], schema)]
+    for workload, objective in [
+        *((workload, None) for workload in (*others, Workload.from_matrix(np.eye(3)))),
+        (marginal, uneven),
+        (marginal, MaxVariance()),
+    ]:
+        with refuses(MethodError, "sums"):
+            design(workload, PureDP(1), objective=objective, **asked)
 
 
 # Refinement ----------------------------------------------------------------------------------

@@ -18,7 +18,7 @@
     weighted_basis    weights for the rows of a fixed basis
     crossed_tables    tables of p-identity rows, for unions of products and Laplace noise
     crossed_plans     those tables in whole numbers, also for the largest variance
-    weighted_tables   weights for cross tables, for Laplace noise
+    weighted_tables   weights for cross tables of many attributes, for Laplace noise
     laplace_factor    one attribute under Laplace noise
     bases             integer bases of each attribute
     product_requests  what methods for products share

@@ -21,7 +21,12 @@ from leastnoise.planning.families.crossed_tables import (
     on_grid,
     search_tables,
 )
-from leastnoise.planning.families.product_requests import ProductRequest, product_request, uniform
+from leastnoise.planning.families.product_requests import (
+    ProductRequest,
+    product_request,
+    refuse_unstructured,
+    uniform,
+)
 from leastnoise.planning.families.proposals import scaled_note
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.planning.p_identity.objective_function import rows_of
@@ -63,12 +68,37 @@ def find_crossed(request: Request) -> SearchResult:
         point, p = _least_largest(request, question)
     else:
         point = search_tables(crossed_problem(question), deadline=request.deadline)
-    proposal = proposal_of(question.products, point)
+    return _result(request, question.products, point, p)
+
+
+# Attributes at most, and starts with tables drawn at random, where weighted tables stand beside other rows.
+_FEW_ATTRIBUTES = 8
+_FEW_STARTS = 8
+
+
+def find_tables(request: Request) -> tuple[SearchResult, float] | None:
+    """The best weighted cross tables, and their total variance per unit of noise.
+
+    None where anything but the total variance of cross tables of few attributes is asked.
+    """
+    if request.objective.kind != "total" or refuse_unstructured(request) is not None:
+        return None
+    question = product_request(request)
+    products = question.products
+    if not (products.are_marginals and 0 < len(products.axes) <= _FEW_ATTRIBUTES):
+        return None
+    problem = crossed_problem(question)
+    point = search_tables(problem, deadline=request.deadline, plain_starts=_FEW_STARTS)
+    return _result(request, products, point, None), point.total
+
+
+def _result(request: Request, products: Products, point: CrossedPoint, p: Array | None) -> SearchResult:
+    proposal = proposal_of(products, point)
     n_searched = sum(form.kind == "crossed" for own in proposal.forms for form in own)
     note = f"{len(proposal.blocks):,} cross tables, each with a weight"
     if n_searched:
         note += f", and weighted sums of values along {n_searched} of their axes"
-    witness = ProductWitness(uniform(question.products), p)
+    witness = ProductWitness(uniform(products), p)
     return SearchResult(proposal, witness, "heuristic", note + scaled_note(request), point.ended)
 
 

@@ -88,7 +88,7 @@ _LEAST_WEIGHT = 1e-9
 _CHOSEN_STARTS = 8
 
 # The same where every axis is measured value by value.
-_PLAIN_STARTS = 60
+PLAIN_STARTS = 60
 
 # Weights of tables that a start leaves out, so that they can come back.
 _FAINT = 1e-2
@@ -337,12 +337,22 @@ def improve_tables(problem: CrossedProblem, point: CrossedPoint, deadline: Deadl
     return _Descent(problem, start).follow(start, min(_IMPROVED_STEPS, _steps(problem, start)), deadline)
 
 
-def search_tables(problem: CrossedProblem, *, seed: int = 0, deadline: Deadline = NEVER) -> CrossedPoint:
-    """The best weighted tables of rows found. The same seed gives the same tables, unless time ends it."""
+def search_tables(
+    problem: CrossedProblem,
+    *,
+    seed: int = 0,
+    deadline: Deadline = NEVER,
+    plain_starts: int = PLAIN_STARTS,
+) -> CrossedPoint:
+    """The best weighted tables of rows found. The same seed gives the same tables, unless time ends it.
+
+    Args:
+        plain_starts: with tables drawn at random, where every axis is measured value by value.
+    """
     generator = np.random.default_rng(seed)
     points: list[CrossedPoint] = []
     ended: list[Ended] = []
-    for start in _starts(problem, generator, deadline):
+    for start in _starts(problem, generator, deadline, plain_starts):
         if points and deadline.is_past:
             ended.append("deadline")
             break
@@ -368,7 +378,7 @@ def _steps(problem: CrossedProblem, point: CrossedPoint) -> int:
 
 
 def _starts(
-    problem: CrossedProblem, generator: np.random.Generator, deadline: Deadline
+    problem: CrossedProblem, generator: np.random.Generator, deadline: Deadline, plain_starts: int
 ) -> Iterator[CrossedPoint]:
     """Rows of several kinds along the axes, each with several weights of the tables."""
     shape = (2,) * problem.n_axes
@@ -387,7 +397,7 @@ def _starts(
         for power in range(_UNEVEN_STARTS):
             yield _point(problem, generator.random(shape) ** power, thetas)
         # Which tables end with a weight depends on where a search begins; without rows it takes little.
-        for _ in range(_CHOSEN_STARTS if problem.free else _PLAIN_STARTS):
+        for _ in range(_CHOSEN_STARTS if problem.free else plain_starts):
             chosen = generator.random(shape) < generator.random()
             yield _point(problem, np.where(chosen, 1.0, _FAINT), thetas)
 

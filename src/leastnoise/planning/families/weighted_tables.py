@@ -1,4 +1,4 @@
-"""Cross tables of attributes, each measured with a weight of its own, for Laplace noise.
+"""Cross tables of many attributes, each measured with a weight of its own, for Laplace noise.
 
 A record is counted once in every cross table, so tables of the attribute sets t with weights θ_t ≥ 0 have the
 L1 sensitivity Σ_t θ_t. What they tell of the residuals of a set s of attributes has precision
@@ -8,16 +8,10 @@ x_s = Σ_t k_st θ_t², and a total of variances is, per unit of noise,
 
 It is not convex in θ. L-BFGS-B minimises it from each start, and the best end is kept.
 
-In few attributes every set may be a table, that of all attributes included, so that the family contains noise
-on every cell. With N_t the number of counts in table t and N the number of cells, the Gram matrix of table t
-is N/N_t on the residual subspace of every s ⊆ t and zero on the others, so that
+Only sets below the tables that are asked have a weight; where attributes are few every set may have one, see
+`crossed_tables`. With k_st = 1/Π_{a in t∖s} n_a a count of table j has the variance
 
-    k_st = N/N_t for t ⊇ s,     c_s = Π_{a in s} (n_a − 1) Σ_{tables j ⊇ s that are asked} w_j N/N_j       (2)
-
-In many attributes only sets below the tables that are asked have a weight. With k_st = 1/Π_{a in t∖s} n_a a
-count of table j has the variance
-
-    v_j = 2 (Σ_t θ_t)² Σ_{s ⊆ j} (1/x_s) Π_{a in s} (1 − 1/n_a) Π_{a in j∖s} 1/n_a²                       (3)
+    v_j = 2 (Σ_t θ_t)² Σ_{s ⊆ j} (1/x_s) Π_{a in s} (1 − 1/n_a) Π_{a in j∖s} 1/n_a²                       (2)
 
 over ε². For the largest variance the weights of the tables are raised where the variance is largest and the
 search goes on; the best found is kept.
@@ -31,24 +25,21 @@ Reference:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from leastnoise.bounds import ProductWitness
 from leastnoise.core.deadline import NEVER, Deadline
-from leastnoise.core.operators import Array, kronecker
+from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
-from leastnoise.planning.families.attribute_sets import Subset, along, asked_subsets, n_combinations
-from leastnoise.planning.families.bases import scaled_rows
 from leastnoise.planning.families.product_requests import ProductRequest, product_request, uniform
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import minimise_smooth
-from leastnoise.strategy import BlockProposal, RealStrategy, centred_form
+from leastnoise.strategy import BlockProposal, centred_form
 
 # Tables whose weight is below this share of all do not pay for their noise.
 NEGLIGIBLE = 1e-7
@@ -120,107 +111,6 @@ def least_total(
     return best, least * unit, worst_ending(endings)
 
 
-# Attributes at most where every set of them has a weight: 256 sets, and as many squared in (1).
-MAX_ATTRIBUTES = 8
-
-# Starts of the search in few attributes.
-_FEW_STARTS = 8
-
-# Steps of the descent from each of them, at most.
-_FEW_STEPS = 2_000
-
-
-@dataclass(frozen=True, eq=False)
-class TableProblem:
-    """A total of variances of cross tables, in residual subspaces.
-
-    Attributes:
-        sizes: the number of values of every attribute.
-        subsets: all attribute sets, in the order of what follows.
-        gram: N/N_t where s ⊆ t, else zero: rows s, columns t.
-        costs: m_s v_s.
-    """
-
-    sizes: tuple[int, ...]
-    subsets: tuple[Subset, ...]
-    gram: Array
-    costs: Array
-
-
-def tables(sizes: tuple[int, ...], asked: Mapping[Subset, float]) -> TableProblem:
-    """The problem (1) for cross tables with a weight each, for at most MAX_ATTRIBUTES attributes."""
-    places = [a for a, size in enumerate(sizes) if size > 1]
-    subsets = tuple(
-        frozenset(chosen) for count in range(len(places) + 1) for chosen in combinations(places, count)
-    )
-    N = math.prod(sizes)
-    gram = np.array([[N / n_combinations(t, sizes) if s <= t else 0.0 for t in subsets] for s in subsets])
-    weights = np.array([asked.get(t, 0.0) for t in subsets])
-    multiplicities = np.array([math.prod(sizes[a] - 1 for a in s) for s in subsets], dtype=float)
-    return TableProblem(sizes, subsets, gram, multiplicities * (gram @ weights))
-
-
-def best_weights(problem: TableProblem, *, seed: int = 0) -> tuple[Array, float, Ended]:
-    """θ with Σθ = 1, one for each attribute set, the total variance (1), and how the search ended."""
-    starts = uneven_starts(len(problem.subsets), _FEW_STARTS, seed=seed)
-    return least_total(
-        problem.gram, problem.costs, (start / start.sum() for start in starts), steps=_FEW_STEPS
-    )
-
-
-def rows_of(problem: TableProblem, theta: Array) -> Array:
-    """The counts of every table that has a weight, in whole-number multiples near it."""
-    blocks, weights = [], []
-    for subset, weight in zip(problem.subsets, theta, strict=True):
-        if weight > 0:
-            factors = [
-                np.eye(size, dtype=np.int64) if inside else np.ones((1, size), dtype=np.int64)
-                for size, inside in along(subset, problem.sizes)
-            ]
-            blocks.append(kronecker(factors))
-            weights.append(np.full(len(blocks[-1]), weight))
-    return scaled_rows(np.vstack(blocks), np.concatenate(weights))
-
-
-def asked_tables(request: Request) -> dict[Subset, float] | None:
-    """The weight of every cross table asked; None where something else is, or weights vary within one."""
-    workload = request.workload
-    asked = asked_subsets(workload)
-    if asked is None or workload.schema is None or request.objective.kind != "total":
-        return None
-    if sum(size > 1 for size in workload.schema.shape) > MAX_ATTRIBUTES:
-        return None
-    weights = request.objective.weights(workload)
-    total: dict[Subset, float] = {}
-    for table in asked:
-        own = weights[workload.rows_of(table.name)]
-        if not table.is_marginal or not (own == own[0]).all():
-            return None
-        total[table.attributes] = total.get(table.attributes, 0.0) + float(own[0])
-    return total
-
-
-@dataclass(frozen=True, eq=False)
-class FoundTables:
-    """Weighted cross tables, their total variance, a note on them, and how the search ended."""
-
-    proposal: RealStrategy
-    total: float
-    note: str
-    ended: Ended
-
-
-def find_tables(request: Request) -> FoundTables | None:
-    """The best weighted cross tables; None where others are asked."""
-    asked, schema = asked_tables(request), request.workload.schema
-    if asked is None or schema is None:
-        return None
-    problem = tables(schema.shape, asked)
-    theta, total, ended = best_weights(problem)
-    note = f"{np.count_nonzero(theta):,} cross tables, each with a weight"
-    return FoundTables(RealStrategy(rows_of(problem, theta)), total, note, ended)
-
-
 # Sets of attributes below a table that is asked, at most: each has a weight.
 MAX_SETS = 30_000
 
@@ -247,8 +137,8 @@ _POWER = 0.7
 
 
 @dataclass(frozen=True, eq=False)
-class _SparseProblem:
-    """(3) as sparse matrices.
+class TableProblem:
+    """(2) as sparse matrices.
 
     Attributes:
         known: 1/Π_{a in t∖s} n_a, sets s by tables t.
@@ -260,13 +150,14 @@ class _SparseProblem:
     asked: Any
 
     def variances(self, theta: Array) -> Array:
-        """(3) at ε² = 2 for a count of each table asked."""
+        """(2) at ε² = 2 for a count of each table asked."""
         x = self.known @ theta**2
         with np.errstate(divide="ignore"):
             return np.asarray(float(theta.sum()) ** 2 * (self.asked @ np.where(x > 0, 1 / x, math.inf)))
 
 
-def _problem(products: Products) -> _SparseProblem:
+def table_problem(products: Products) -> TableProblem:
+    """The sets below the tables that are asked, with what each tells of the others."""
     lattice = Lattice(products.sets, len(products.sizes))
     sizes = np.array(products.sizes, dtype=float)
     inside = [1 - 1 / sizes[axes] for _, axes in lattice.groups]
@@ -276,7 +167,7 @@ def _problem(products: Products) -> _SparseProblem:
     ones = [np.ones(axes.shape) for _, axes in every.groups]
     summed = [1 / sizes[axes] for _, axes in every.groups]
     known = every.matrix(ones, summed).T.tocsr()
-    return _SparseProblem(lattice, known, lattice.matrix(inside, outside))
+    return TableProblem(lattice, known, lattice.matrix(inside, outside))
 
 
 def refuse_many_sets(products: Products) -> str | None:
@@ -291,7 +182,7 @@ def find(request: Request) -> SearchResult:
     """The tables to measure and their weights, for a request about cross tables and Laplace noise."""
     question = product_request(request)
     products = question.products
-    problem = _problem(products)
+    problem = table_problem(products)
     theta, ended = _best_weights(request, question, problem)
     used = np.flatnonzero(theta > 0)
     subsets = problem.lattice.subsets
@@ -304,7 +195,7 @@ def find(request: Request) -> SearchResult:
     return SearchResult(proposal, ProductWitness(uniform(products), p), "heuristic", note, ended)
 
 
-def _best_weights(request: Request, question: ProductRequest, problem: _SparseProblem) -> tuple[Array, Ended]:
+def _best_weights(request: Request, question: ProductRequest, problem: TableProblem) -> tuple[Array, Ended]:
     """The weights of the tables, and how the search for them ended."""
     n_rows = np.array([float(term.n_rows) for term in question.products.terms])
     if request.objective.kind != "largest" or question.caps is None:
@@ -330,7 +221,7 @@ def _best_weights(request: Request, question: ProductRequest, problem: _SparsePr
 
 
 def _least_total(
-    problem: _SparseProblem, costs: Array, start: Array | None, deadline: Deadline
+    problem: TableProblem, costs: Array, start: Array | None, deadline: Deadline
 ) -> tuple[Array, Ended]:
     """The weights with the least total, sought from a start or, without one, from several; how that ended."""
     n = len(costs)

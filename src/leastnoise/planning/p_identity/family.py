@@ -2,7 +2,7 @@
 
 `objective_function` says which total is minimised, `coarse_to_fine` how sums are sought. Where only cross
 tables of attributes are asked, whole tables as sums with one weight each are tried too; see
-`weighted_tables`. Cells that no query tells apart are measured as one, and cells that no query counts
+`crossed_tables`. Cells that no query tells apart are measured as one, and cells that no query counts
 not at all.
 
 The largest variance is approached by powers, (Σ_j (v_j/c_j)^a)^(1/a) with rising a, and caps on variances
@@ -33,9 +33,9 @@ from leastnoise.core.errors import MethodError
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.planning.families.crossed_plans import find_tables
 from leastnoise.planning.families.merged import cells_in_time, queries_over_kinds
 from leastnoise.planning.families.proposals import from_rows, nothing_asked, scaled_note
-from leastnoise.planning.families.weighted_tables import find_tables
 from leastnoise.planning.method import (
     Method,
     Request,
@@ -406,16 +406,15 @@ def _find(request: Request) -> SearchResult:
     nothing = nothing_asked(request)
     if nothing is not None:
         return nothing
-    scaled = scaled_note(request)
-    found_tables = None if sums == "any" else find_tables(request)
+    tables = None if sums == "any" else find_tables(request)
     if sums == "tables":
-        if found_tables is None:
+        if tables is None:
             raise MethodError(
                 'sums="tables" is for the total variance of cross tables of few attributes; leave it out',
                 field="sums",
                 given=sums,
             )
-        return heuristic(request, found_tables.proposal, found_tables.note + scaled, found_tables.ended)
+        return tables[0]
     generator, arrays = np.random.default_rng(seed), load_backend(request.backend)
     cells = cells_in_time(request)
     if starts is None:
@@ -433,10 +432,11 @@ def _find(request: Request) -> SearchResult:
         effort = replace(effort, known=known_total(request) / problem.unit)
         point = search(problem, effort, generator, sums_asked(asked, kinds))
         ended = point.ended
-        if found_tables is not None:
-            ended = worst_ending([found_tables.ended, ended])
-            if found_tables.total < point.value * problem.unit:
-                return heuristic(request, found_tables.proposal, found_tables.note + scaled, ended)
+        if tables is not None:
+            found, total = tables
+            ended = worst_ending([found.ended, ended])
+            if total < point.value * problem.unit * (1 - FLAT):
+                return replace(found, ended=ended)
         theta = point.theta
     else:
         if "iterations" not in request.options:
@@ -445,7 +445,7 @@ def _find(request: Request) -> SearchResult:
         theta, weights, ended = met.theta, met.p, met.ended
     sought = np.count_nonzero(theta.any(axis=0))
     note = f"every cell and {sought:,} weighted sums of cells, {starts:,} starts"
-    return heuristic(request, whole_rows(rows_of(theta), cells), note + scaled, ended, weights)
+    return heuristic(request, whole_rows(rows_of(theta), cells), note + scaled_note(request), ended, weights)
 
 
 P_IDENTITY = Method(
