@@ -26,8 +26,7 @@ from leastnoise.planning import plan_checks as checks
 from leastnoise.query.queries import query as base
 from leastnoise.release import count_tables, measuring
 from leastnoise.report import batch_pictures, batches
-from leastnoise.strategy import Strategy
-from leastnoise.strategy.structured.over_axes import OverAxes
+from leastnoise.strategy import Strategy, Structured
 from oracle import LAPLACE_REACH, Tally, report
 from oracle_cases import DATA_DEPENDENT, drawn, expected_rows, specification, written_csv
 from oracle_labels import Reader
@@ -137,14 +136,14 @@ def _permutes_rows(patch: pytest.MonkeyPatch) -> None:
         return answers_of
 
     _unchecked(patch)
-    for kind in (Strategy, OverAxes):
+    for kind in (Strategy, Structured):
         patch.setattr(kind, "answers_of", change(kind.answers_of))
 
 
 def _transposes_factors(patch: pytest.MonkeyPatch) -> None:
     """Rows of a product come with the first factor fastest."""
 
-    own = OverAxes._labelled_values
+    own = Structured._labelled_values
 
     def transposed(strategy: Any, view: Any, term: Any, known: Any, draws: int) -> Any:
         values = own(strategy, view, term, known, draws).reshape(*term.factor_rows, draws)
@@ -152,7 +151,7 @@ def _transposes_factors(patch: pytest.MonkeyPatch) -> None:
         return values.transpose(order).reshape(-1, draws)
 
     _unchecked(patch)
-    patch.setattr(OverAxes, "_labelled_values", transposed)
+    patch.setattr(Structured, "_labelled_values", transposed)
 
 
 def _keeps_labels_of_another_row(patch: pytest.MonkeyPatch) -> None:
@@ -173,7 +172,7 @@ def _reorders_stderr(patch: pytest.MonkeyPatch) -> None:
     def change(own: Any) -> Any:
         return lambda self, workload: own(self, workload)[::-1].copy()
 
-    for kind in (Strategy, OverAxes):
+    for kind in (Strategy, Structured):
         patch.setattr(kind, "variances_of", change(kind.variances_of))
 
 

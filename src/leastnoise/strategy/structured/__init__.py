@@ -9,7 +9,6 @@ A module imports only modules that stand above it here:
     gram             what blocks say about all cells
     reconstruction   from noisy blocks to answers
     accuracy         how accurate answers are
-    over_axes        what answers and accuracy of all products over axes have in common
     blocks           the strategy: independent blocks, each a product over the axes
     tables           weighted tables of some axes, plain or of rows of full rank
     construction     both, from shares of a budget and from files

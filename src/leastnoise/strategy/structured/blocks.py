@@ -42,9 +42,9 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cached_property, partial
+from typing import Any, Self
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -65,9 +65,10 @@ from leastnoise.query import (
     axes_to_plain,
     in_schema_order,
     one_factor_each,
+    products_of,
 )
 from leastnoise.strategy.axis_form import AxisForm
-from leastnoise.strategy.measured import CountTables, MeasuredPart
+from leastnoise.strategy.measured import AnswerPieces, CountTables, Measured, MeasuredPart, Spread
 from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
 from leastnoise.strategy.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured import accuracy, integer_blocks
@@ -75,6 +76,8 @@ from leastnoise.strategy.structured.gram import (
     BlockOfAxes,
     ComponentCovariance,
     ProductGram,
+    adjoint_applied,
+    applied,
 )
 from leastnoise.strategy.structured.integer_blocks import (
     ProductBlock,
@@ -85,7 +88,6 @@ from leastnoise.strategy.structured.integer_blocks import (
     chosen_forms,
     number_of_cell,
 )
-from leastnoise.strategy.structured.over_axes import OverAxes
 from leastnoise.strategy.structured.reconstruction import (
     Components,
     components_of,
@@ -102,7 +104,7 @@ from leastnoise.strategy.structured.view import View
 _MAX_CHECKED = 2**16
 
 
-class Structured(OverAxes):
+class Structured(Measured):
     """Integer blocks of products with one scale of noise; see (1).
 
     Args:
@@ -115,11 +117,13 @@ class Structured(OverAxes):
         weights: the multiplier of every tuple of rows, where the strategy is one block that has many.
     """
 
+    axes: tuple[Axis, ...]
     forms: tuple[tuple[AxisForm, ...], ...]
     blocks: tuple[ProductBlock, ...]
     centres: dict[tuple[int, AxisSet], int]
     order: tuple[int, ...]
     weights: Array | None
+    _views: WeakKeyDictionary[Workload, View]
 
     def __init__(
         self,
@@ -216,6 +220,21 @@ class Structured(OverAxes):
         if self.weights is not None:
             return len(self._weighted_rows)
         return sum(math.prod(shape) for shape in self.block_shapes)
+
+    @property
+    def n_cells(self) -> int:
+        return math.prod(axis.size for axis in self.axes)
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """How many integers are measured, over how many cells."""
+        return self.n_measured, self.n_cells
+
+    def with_scale(self, scale: int) -> Self:
+        other = super().with_scale(scale)
+        # A view holds variances, which depend on the scale.
+        other._keep(_views=WeakKeyDictionary())
+        return other
 
     def _all_rows(self) -> Array:
         rows = []
@@ -324,7 +343,14 @@ class Structured(OverAxes):
 
     # All cells at once ------------------------------------------------------------------------------
 
+    def apply(self, x: Array) -> Array:
+        return applied(self.axes, self._blocks_of_axes(), x)
+
+    def adjoint(self, y: Array) -> Array:
+        return adjoint_applied(self.axes, self._blocks_of_axes(), y)
+
     def _blocks_of_axes(self) -> list[BlockOfAxes]:
+        """What is measured in floats, block by block."""
         found = []
         for block in self.blocks:
             measured = {a: self.measured_form(form) for a, form in self.block_forms(block).items()}
@@ -389,7 +415,77 @@ class Structured(OverAxes):
     def _block_answers(self, table: Array, forms: Sequence[AxisForm]) -> Array:
         return integer_blocks.block_answers(table, [self.measured_form(form) for form in forms])
 
+    # What is asked ----------------------------------------------------------------------------------
+
+    def view(self, workload: Workload, products: Products | None = None) -> View:
+        """A workload seen from this strategy, looked at once.
+
+        Raises:
+            DesignError: if some query ties its axes together.
+        """
+        if workload not in self._views:
+            products = products_of(workload, self.axes) if products is None else products
+            if products is None:
+                raise DesignError(
+                    "the strategy cannot answer queries that tie its axes together", field="workload"
+                )
+            self._views[workload] = View(self, products)
+        return self._views[workload]
+
+    def can_answer_all(self, workload: Workload) -> bool:
+        return self.first_unanswerable(workload) is None
+
+    def first_unanswerable(self, workload: Workload) -> int | None:
+        products = products_of(workload, self.axes)
+        return 0 if products is None else self.view(workload, products).first_unanswerable
+
+    def distance_of(self, workload: Workload) -> float:
+        return self.view(workload).distance
+
     # From integers to answers -------------------------------------------------------------------------
+
+    def answers_of(self, workload: Workload, measurements: Array) -> Array:
+        return self._answers(workload, measurements[:, None])[:, 0]
+
+    def stored_answers(self, workload: Workload, measurements: StoredIntegers) -> Array:
+        return self._workload_values(workload, self._known_of_stored(measurements), 1)[:, 0]
+
+    def error_map(self, workload: Workload) -> Callable[[Array], Array]:
+        return partial(self._answers, workload)
+
+    def answer_pieces(self, workload: Workload, measurements: Array | StoredIntegers) -> AnswerPieces:
+        view = self.view(workload)
+        if isinstance(measurements, StoredIntegers):
+            known = self._known_of_stored(measurements)
+        else:
+            known = self._known(measurements[:, None])
+
+        def answered(product: int, start: int, stop: int) -> tuple[Array, Array]:
+            term = view.products.terms[product]
+            assert (term.start, term.start + term.n_rows) == (start, stop)
+            variances = np.broadcast_to(accuracy.product_variances(view, product), term.n_rows)
+            return self._labelled_values(view, term, known, 1)[:, 0], variances
+
+        return answered
+
+    def _answers(self, workload: Workload, y: Array) -> Array:
+        """Answers, (m, draws), from measured integers or noise alone, (n_measured, draws)."""
+        return self._workload_values(workload, self._known(y), y.shape[1])
+
+    def _workload_values(self, workload: Workload, known: Components, draws: int) -> Array:
+        """The answers to all products of a workload, (m, draws)."""
+        view, m = self.view(workload), workload.shape[0]
+        require_room(m, draws, "the answers")
+        result = np.empty((m, draws))
+        for term in view.products.terms:
+            result[term.start : term.start + term.n_rows] = self._labelled_values(view, term, known, draws)
+        return result
+
+    def _labelled_values(self, view: View, term: ProductTerm, known: Components, draws: int) -> Array:
+        """The answers to one product, (n_rows, draws), in the order of its labels."""
+        values = term_values(view, term, known)
+        values = np.broadcast_to(values, (*accuracy.row_shape(view.products, term), draws))
+        return term.in_workload_order(values.reshape(term.n_rows, draws))
 
     def estimates(self, measurements: Array) -> Array:
         require_room(self.n_cells, 1, "the estimated cells")
@@ -420,6 +516,7 @@ class Structured(OverAxes):
         return all(len(blocks) == 1 for blocks in self.places.values())
 
     def _known_of_stored(self, measurements: StoredIntegers) -> Components:
+        """What is known of the components, from integers that are read when one is asked for."""
         if self.weights is not None:
             return self._known(np.asarray(measurements)[:, None])
         return StoredComponents(
@@ -474,18 +571,38 @@ class Structured(OverAxes):
         """What is known of every component, each (rows of its axes..., draws)."""
         return components_of(self.blocks, self.block_shapes, measurements)
 
-    def _term_values(self, view: View, term: ProductTerm, known: Components) -> Array:
-        return term_values(view, term, known)
-
-    def _term_covariances(self, left: View, one: ProductTerm, right: View, other: ProductTerm) -> Array:
-        if self.row_variances is not None:
-            return weighted_covariances(left, one, right, other, self.row_variances)
-        return term_covariances(left, one, right, other)
-
-    def _new_view(self, products: Products) -> View:
-        return View(self, products)
-
     # Accuracy ---------------------------------------------------------------------------------------
+
+    def variances_of(self, workload: Workload) -> Array:
+        return accuracy.variances(self.view(workload), workload)
+
+    def covariances_of(self, left: Workload, right: Workload) -> Array:
+        shape = left.shape[0], right.shape[0]
+        require_room(*shape, "the covariances")
+        result = np.zeros(shape)
+        views = self.view(left), self.view(right)
+        for one in views[0].products.terms:
+            rows = slice(one.start, one.start + one.n_rows)
+            for other in views[1].products.terms:
+                if self.row_variances is None:
+                    part = term_covariances(views[0], one, views[1], other)
+                else:
+                    part = weighted_covariances(views[0], one, views[1], other, self.row_variances)
+                part = other.in_workload_order(one.in_workload_order(part).T).T
+                result[rows, other.start : other.start + other.n_rows] = part
+        return result
+
+    def spreads(self, workload: Workload) -> list[Spread]:
+        return accuracy.spreads(self.view(workload), workload)
+
+    def total_variance(self, workload: Workload, weights: Sequence[Array]) -> float:
+        return accuracy.total_variance(self.view(workload), workload, weights)
+
+    def total_stderr(self, workload: Workload, weights: Sequence[Array]) -> float:
+        return accuracy.total_stderr(self.view(workload), workload, weights)
+
+    def largest_share(self, workload: Workload, caps: Sequence[Array]) -> float:
+        return accuracy.largest_share(self.view(workload), workload, caps)
 
     @property
     def component_variances(self) -> Array:
