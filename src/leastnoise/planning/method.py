@@ -25,14 +25,7 @@ from leastnoise.planning.mechanism import Mechanism
 from leastnoise.planning.patience import Patience
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal, LeastLoss
 from leastnoise.query import CellClasses, Objective, TotalVariance, Workload
-from leastnoise.strategy import (
-    BlockProposal,
-    CombinedProposal,
-    JointProposal,
-    QueryProposal,
-    RealStrategy,
-    spare_of,
-)
+from leastnoise.strategy import Measured, Proposal, spare_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +119,7 @@ class SearchResult:
     made, below the one asked for.
     """
 
-    proposal: RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal
+    proposal: Proposal[Measured]
     q: Array | ProductWitness
     claim: Status
     note: str
@@ -327,7 +320,7 @@ def uniform_weights(workload: Workload) -> Array:
 
 def heuristic(
     request: Request,
-    proposal: RealStrategy | BlockProposal | QueryProposal,
+    proposal: Proposal[Measured],
     note: str,
     ended: Ended = "converged",
     p: Array | None = None,

@@ -203,7 +203,7 @@ _ROUNDING_ROOM = 1e-10
 
 
 def meeting_targets(
-    proposal: Proposal,
+    proposal: Proposal[Measured],
     workload: Workload,
     tol: float,
     least: LeastLoss,

@@ -30,6 +30,7 @@ A module imports only modules that stand above it here:
     row_space       integer bases of what queries span
     integer_rows    integer rows over all cells, and the scale of their noise
     budget          what a strategy may spend, and the least scale that keeps to it
+    proposal        what a method proposes, and how it becomes integers with the least noise
     time_order      rows that can be measured period by period
     rounding        from real coefficients to integer rows
     query_rows      queries as they are asked, each answered by its own measurement
@@ -66,6 +67,7 @@ from leastnoise.strategy.measured import (
     TablesAsked,
 )
 from leastnoise.strategy.over_classes import OverClasses
+from leastnoise.strategy.proposal import Proposal
 from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
 from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked
 from leastnoise.strategy.rounding import (
@@ -74,7 +76,7 @@ from leastnoise.strategy.rounding import (
 )
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
 from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
-from leastnoise.strategy.strategy_file import Proposal, strategy_from_parts
+from leastnoise.strategy.strategy_file import strategy_from_parts
 from leastnoise.strategy.structured.axis_rounding import joint_form, rounded_centre, split_form, whole_form
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.construction import (

@@ -22,13 +22,13 @@ from leastnoise.core.errors import DesignError
 from leastnoise.core.merged_cells import Cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, Selected, require_room
-from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, CellCosts, Goal, neighbours_named, noise_named
+from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, Goal, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload, due_of_batches, periods_of_cells
 from leastnoise.strategy.axis_form import AxisForm
-from leastnoise.strategy.budget import within_goal
 from leastnoise.strategy.longest_column import longest_column
 from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart
 from leastnoise.strategy.periods import is_late, last_columns
+from leastnoise.strategy.proposal import Proposal
 from leastnoise.strategy.query_columns import MANY_DIRECTIONS, QueryColumns, column_blocks, query_columns
 from leastnoise.strategy.rounding import rounded_triangle
 from leastnoise.strategy.time_order import spanning_in_order
@@ -360,7 +360,7 @@ class CombinedRows(Measured):
         }
 
 
-class CombinedProposal:
+class CombinedProposal(Proposal[CombinedRows]):
     """What a method proposes: rows C·B with real coefficients of queries.
 
     Attributes:
@@ -398,19 +398,11 @@ class CombinedProposal:
         C = linalg.qr(linalg.solve(L.T, self.coefficients.T).T, mode="r", check_finite=False)[0]
         return CombinedProposal(np.triu(C), workload, backwards, self.longest)
 
-    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> CombinedRows:
-        """The integer strategy that measures this within a privacy goal.
-
-        Guarantee:
-            spent ≤ the goal's budget per record, compared in exact rationals, with the sensitivity taken from
-            the integers that are measured.
-        """
-        assert spare is None, "combinations of queries give every cell the same budget"
+    def in_integers(self, goal: Goal, tol: float) -> CombinedRows:
         C = rounded_triangle(self.coefficients, self.longest, goal, tol)
-        bare = combined_rows(
+        return combined_rows(
             C, self.workload, self.positions, scale=1, noise=goal.noise, neighbours=goal.neighbours
         )
-        return within_goal(bare, goal)
 
 
 def combined_rows(

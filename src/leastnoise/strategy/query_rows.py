@@ -17,11 +17,11 @@ import numpy as np
 
 from leastnoise.core.errors import PlanFileError
 from leastnoise.core.operators import MAX_ENTRIES, Array, Matrix, require_room
-from leastnoise.privacy import ADD_REMOVE, CellCosts, Goal
+from leastnoise.privacy import ADD_REMOVE, Goal
 from leastnoise.query import Workload
-from leastnoise.strategy.budget import within_goal
 from leastnoise.strategy.grid import grid_bits_of_integers, grown
 from leastnoise.strategy.integer_rows import Strategy
+from leastnoise.strategy.proposal import Proposal
 
 # The place of a query that counts nothing, and of one that is not measured.
 _NOTHING = -1
@@ -170,23 +170,11 @@ def query_rows_from_plain(
 
 
 @dataclass(frozen=True, eq=False)
-class QueryProposal:
+class QueryProposal(Proposal[RowsAsAsked]):
     """Every query of a workload with whole coefficients, as it is asked."""
 
     workload: Workload
 
-    def in_time(self, workload: Workload, over: str) -> QueryProposal:
-        """The same: a query can be measured when it is due."""
-        return self
-
-    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> RowsAsAsked:
-        """The queries with the least noise that a privacy goal allows, the same for each.
-
-        Guarantee:
-            spent ≤ the goal's budget per record, or in every cell what is spare there, compared in exact
-            rationals, with the sensitivity of all rows that are measured, repeated ones included.
-        """
-        rows = self.workload.operator.dense(np.int64)
-        bits = grid_bits_of_integers(rows, goal, tol)
-        bare = RowsAsAsked(self.workload, bits=bits, scale=1, noise=goal.noise, neighbours=goal.neighbours)
-        return within_goal(bare, goal, spare)
+    def in_integers(self, goal: Goal, tol: float) -> RowsAsAsked:
+        bits = grid_bits_of_integers(self.workload.operator.dense(np.int64), goal, tol)
+        return RowsAsAsked(self.workload, bits=bits, scale=1, noise=goal.noise, neighbours=goal.neighbours)

@@ -10,9 +10,8 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.privacy import CellCosts, Goal
+from leastnoise.privacy import Goal
 from leastnoise.query import Workload
-from leastnoise.strategy.budget import within_goal
 from leastnoise.strategy.grid import (
     GRID_TOLERANCE,
     bits_for_scale,
@@ -22,11 +21,12 @@ from leastnoise.strategy.grid import (
     triangle_on_grid,
 )
 from leastnoise.strategy.integer_rows import Strategy
+from leastnoise.strategy.proposal import Proposal
 from leastnoise.strategy.time_order import in_time_order
 
 
 @dataclass(frozen=True, eq=False)
-class RealStrategy:
+class RealStrategy(Proposal[Strategy]):
     """What a method proposes: rows C·B with real or already integer coefficients.
 
     Attributes:
@@ -42,24 +42,9 @@ class RealStrategy:
     cells: Array | None = None
     is_backwards: bool = False
 
-    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Strategy:
-        """The integer strategy that measures this within a privacy goal.
-
-        Args:
-            tol: the relative gap to the optimum that was asked for; rounding costs far less.
-            spare: what a record of each cell may spend, where earlier plans have used part of the goal.
-
-        Guarantee:
-            spent ≤ the goal's budget per record, or in every cell what is spare there, compared
-            in exact rationals, with the sensitivity taken from the integer rows that are
-            measured. Nothing about the proposal is trusted.
-
-        Raises:
-            DesignError: if the proposal is not finite, or rounding would lose a direction.
-        """
+    def in_integers(self, goal: Goal, tol: float) -> Strategy:
         rows = rounded_rows(self, goal, tol)
-        bare = Strategy(rows, scale=1, noise=goal.noise, neighbours=goal.neighbours)
-        return within_goal(bare, goal, spare)
+        return Strategy(rows, scale=1, noise=goal.noise, neighbours=goal.neighbours)
 
     def in_time(self, workload: Workload, over: str) -> RealStrategy:
         """The same proposal with rows that can be measured period by period; see `in_time_order`."""

@@ -14,21 +14,15 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.query import Workload, classes_of
-from leastnoise.strategy.combined_rows import CombinedProposal, combined_rows
+from leastnoise.strategy.combined_rows import combined_rows
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import Measured
 from leastnoise.strategy.over_classes import OverClasses
-from leastnoise.strategy.query_rows import QueryProposal, query_rows_from_plain
-from leastnoise.strategy.rounding import RealStrategy
+from leastnoise.strategy.query_rows import query_rows_from_plain
 from leastnoise.strategy.structured.construction import (
-    BlockProposal,
-    JointProposal,
     structured_from_parts,
     weighted_from_parts,
 )
-
-# What a method may propose; each is asked alike for its integers within a goal.
-Proposal = RealStrategy | BlockProposal | CombinedProposal | JointProposal | QueryProposal
 
 
 def strategy_from_parts(

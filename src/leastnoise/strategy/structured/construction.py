@@ -19,10 +19,9 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import Array
-from leastnoise.privacy import CellCosts, Goal
-from leastnoise.query import Axis, AxisSet, Workload, axes_from_plain
+from leastnoise.privacy import Goal
+from leastnoise.query import Axis, AxisSet, axes_from_plain
 from leastnoise.strategy.axis_form import AxisForm, form_from_parts
-from leastnoise.strategy.budget import within_goal
 from leastnoise.strategy.grid import (
     LEAST_MULTIPLIER_BITS,
     bits_for_scale,
@@ -30,6 +29,7 @@ from leastnoise.strategy.grid import (
     multipliers_on_grid,
     power_of_two,
 )
+from leastnoise.strategy.proposal import Proposal
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
@@ -38,7 +38,7 @@ from leastnoise.strategy.structured.tables import WeightedTables
 
 
 @dataclass(frozen=True, eq=False)
-class BlockProposal:
+class BlockProposal(Proposal[Structured]):
     """What a method for products proposes.
 
     Attributes:
@@ -58,16 +58,7 @@ class BlockProposal:
     are_tables: bool = False
     whole: tuple[tuple[int, ...], ...] | None = None
 
-    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Structured:
-        """The integer strategy that measures this within a privacy goal.
-
-        Guarantee:
-            spent ≤ the goal's budget per record, or in every cell what is `spare` there, compared in exact
-            rationals, with the sensitivity taken from the integers that are measured.
-
-        Raises:
-            DesignError: if a share is not positive, or the goal is beyond what can be planned.
-        """
+    def in_integers(self, goal: Goal, tol: float) -> Structured:
         # Many bits where the budget is large, so that the noise is many steps of the grid wide.
         bits = max(LEAST_MULTIPLIER_BITS + finer_bits(tol), bits_for_scale(goal, tol))
         blocks = [
@@ -77,7 +68,7 @@ class BlockProposal:
             )
         ]
         kind = WeightedTables if self.are_tables else Structured
-        bare = kind(
+        return kind(
             self.axes,
             self.forms,
             blocks,
@@ -87,11 +78,6 @@ class BlockProposal:
             centres=self.centres,
             order=self.order,
         )
-        return within_goal(bare, goal, spare)
-
-    def in_time(self, workload: Workload, over: str) -> BlockProposal:
-        """The same: blocks of products are proposed in the order of time."""
-        return self
 
     @property
     def _whole_forms(self) -> tuple[tuple[int, ...], ...]:
@@ -131,7 +117,7 @@ def single_block(axes: Sequence[Axis], forms: Sequence[Sequence[AxisForm]]) -> B
 
 
 @dataclass(frozen=True, eq=False)
-class JointProposal:
+class JointProposal(Proposal[Structured]):
     """What `joint` proposes.
 
     Attributes:
@@ -144,22 +130,10 @@ class JointProposal:
     forms: tuple[AxisForm, ...]
     omega: Array
 
-    def in_time(self, workload: Workload, over: str) -> JointProposal:
-        """The same; a plan whose rows are not in the order of time is refused."""
-        return self
+    def in_integers(self, goal: Goal, tol: float) -> Structured:
+        """Every k_i is the nearest integer to s √ω_i, and at least 1 where ω_i is positive.
 
-    def measured_within(self, goal: Goal, *, tol: float, spare: CellCosts | None = None) -> Structured:
-        """The integer strategy that measures this within a privacy goal.
-
-        Every k_i is the nearest integer to s √ω_i, and at least 1 where ω_i is positive: a zero would bias
-        answers.
-
-        Guarantee:
-            spent ≤ the goal's budget per record, compared in exact rationals, with the sensitivity taken from
-            the integers that are measured.
-
-        Raises:
-            DesignError: if the weights are not finite, or the goal is beyond what can be planned.
+        A zero would bias answers.
         """
         if not np.isfinite(self.omega).all() or (self.omega < 0).any() or not self.omega.any():
             raise DesignError(
@@ -168,7 +142,7 @@ class JointProposal:
                 remedy="rescale the queries' rows",
             )
         k = multipliers_on_grid(np.sqrt(self.omega / self.omega.max()), goal, tol)
-        bare = Structured(
+        return Structured(
             self.axes,
             [[form] for form in self.forms],
             [ProductBlock((), (), 1, weights=exact.as_integers(k))],
@@ -176,7 +150,6 @@ class JointProposal:
             noise=goal.noise,
             neighbours=goal.neighbours,
         )
-        return within_goal(bare, goal, spare)
 
 
 # From a file ---------------------------------------------------------------------------------------------
