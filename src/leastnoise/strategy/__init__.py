@@ -39,6 +39,7 @@ A module imports only modules that stand above it here:
     combined_rows   combinations of a workload's own queries, for few of them over many cells
     structured      blocks of products, for domains that no matrix holds
     over_classes    any of these over classes of cells that no query tells apart
+    strategy_file   strategies of all these kinds, read from files
     changing_records  what records that change, and people who come back, shift over all periods
 """
 

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.core.errors import PlanFileError
-from leastnoise.core.operators import MAX_ENTRIES, Array, Matrix, require_room
+from leastnoise.core.operators import Array, Matrix, require_room
 from leastnoise.privacy import ADD_REMOVE, Goal
 from leastnoise.query import Workload
 from leastnoise.strategy.grid import grid_bits_of_integers, grown
@@ -26,12 +25,6 @@ from leastnoise.strategy.proposal import Proposal
 # The place of a query that counts nothing, and of one that is not measured.
 _NOTHING = -1
 _ABSENT = -2
-
-# The finest grid a file may ask for, in bits: floats hold the rows on it.
-_MAX_BITS = 512
-
-# Coefficients lie below this, so that rows on any such grid are exact.
-MAX_COEFFICIENT = 2**30
 
 
 class RowsAsAsked(Strategy):
@@ -150,23 +143,6 @@ class RowsAsAsked(Strategy):
 
     def __repr__(self) -> str:
         return super().__repr__().replace("Strategy(", "RowsAsAsked(", 1)
-
-
-def query_rows_from_plain(
-    plain: Any, workload: Workload, *, scale: int, noise: str, neighbours: str
-) -> RowsAsAsked:
-    """The strategy that `RowsAsAsked.to_parts` took apart, for the queries of its plan.
-
-    Raises:
-        PlanFileError: if it is none.
-    """
-    bits, operator = plain.get("bits"), workload.operator
-    is_small = math.prod(operator.shape) <= MAX_ENTRIES // 8 and operator.largest < MAX_COEFFICIENT
-    if type(bits) is not int or not 0 <= bits <= _MAX_BITS or not (operator.is_integer and is_small):
-        raise PlanFileError(
-            "the file holds a strategy of a kind that this version does not know", field="strategy"
-        )
-    return RowsAsAsked(workload, bits=bits, scale=scale, noise=noise, neighbours=neighbours)
 
 
 @dataclass(frozen=True, eq=False)

@@ -34,7 +34,7 @@ from leastnoise.planning.families.product_requests import (
 from leastnoise.planning.method import Method, Request, SearchResult, uniform_weights
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import AxisSet, Products
-from leastnoise.strategy import ROUNDING, BlockProposal, RealStrategy, centred_form
+from leastnoise.strategy import ROUNDING, BlockProposal, Measured, Proposal, RealStrategy, centred_form
 
 # Sets of axes, at most: each is a block.
 MAX_SETS = 4_096
@@ -56,7 +56,7 @@ _BITS = 26
 class _Option:
     """One way to add plain noise, and what it comes to at profile 1."""
 
-    proposal: BlockProposal | RealStrategy
+    proposal: Proposal[Measured]
     total: float
     largest: float
     what: str

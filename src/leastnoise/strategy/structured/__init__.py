@@ -11,5 +11,5 @@ A module imports only modules that stand above it here:
     accuracy         how accurate answers are
     blocks           the strategy: independent blocks, each a product over the axes
     tables           weighted tables of some axes, plain or of rows of full rank
-    construction     both, from shares of a budget and from files
+    construction     both, from shares of a budget
 """

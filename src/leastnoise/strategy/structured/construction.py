@@ -1,4 +1,4 @@
-"""Structured strategies made from what a method proposes, and read back from files.
+"""Structured strategies made from what a method proposes.
 
 A method proposes what each axis measures, in integers already, and which share x_s of the budget each block
 gets. The multiplier of block s, k_s ∝ √(x_s / Π_a cost_a) with Gaussian noise and x_s / Π_a cost_a with
@@ -11,17 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
 from leastnoise.core import exact_integers as exact
-from leastnoise.core.errors import DesignError, PlanFileError
+from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.privacy import Goal
-from leastnoise.query import Axis, AxisSet, axes_from_plain
-from leastnoise.strategy.axis_form import AxisForm, form_from_parts
+from leastnoise.query import Axis, AxisSet
+from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.grid import (
     LEAST_MULTIPLIER_BITS,
     bits_for_scale,
@@ -33,8 +31,6 @@ from leastnoise.strategy.proposal import Proposal
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
-
-# From a proposal -----------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,85 +146,3 @@ class JointProposal(Proposal[Structured]):
             noise=goal.noise,
             neighbours=goal.neighbours,
         )
-
-
-# From a file ---------------------------------------------------------------------------------------------
-
-
-def structured_from_parts(
-    plain: Any, arrays: Mapping[str, Array], *, scale: int, noise: str, neighbours: str
-) -> Structured:
-    """The strategy that `Structured.to_parts` took apart, read without trusting it.
-
-    Raises:
-        PlanFileError: if it is none.
-    """
-    kinds = {"blocks": Structured, "tables": WeightedTables}
-    if not isinstance(plain, dict) or plain.get("kind") not in kinds:
-        raise PlanFileError(
-            "the file holds a strategy of a kind that this version does not know", field="strategy"
-        )
-    axes = axes_from_plain(plain["axes"])
-    forms = [
-        [
-            form_from_parts(plain_form, _own(arrays, f"axis{place}_{number}_"))
-            for number, plain_form in enumerate(own)
-        ]
-        for place, own in enumerate(plain["forms"])
-    ]
-    sizes, flat, chosen = arrays["block_sizes"], arrays["block_axes"], arrays["block_forms"]
-    limbs = arrays["multipliers"]
-    are_lists = all(array.ndim == 1 and array.dtype.kind == "i" for array in (sizes, flat, chosen))
-    if not are_lists or limbs.ndim != 2 or limbs.dtype.kind != "i" or len(limbs) != len(sizes):
-        raise PlanFileError("the file holds blocks that are not sets of axes", field="blocks")
-    if (sizes < 0).any() or int(sizes.sum()) != len(flat) or len(flat) != len(chosen):
-        raise PlanFileError("the file holds blocks that are not sets of axes", field="blocks")
-    ends = np.concatenate([[0], np.cumsum(sizes)]).tolist()
-    axes_listed, forms_listed = flat.tolist(), chosen.tolist()
-    whole = arrays.get("block_whole", np.zeros((len(sizes), 0), dtype=np.int64))
-    if whole.ndim != 2 or whole.dtype.kind != "i":
-        raise PlanFileError("the file holds blocks that are not sets of axes", field="blocks")
-    blocks = [
-        ProductBlock(tuple(axes_listed[start:end]), tuple(forms_listed[start:end]), int(k), tuple(own))
-        for (start, end), k, own in zip(
-            pairwise(ends), exact.from_limbs(limbs).tolist(), whole.tolist(), strict=True
-        )
-    ]
-    centres = {(int(a), tuple(int(b) for b in history)): int(form) for a, history, form in plain["centres"]}
-    return kinds[plain["kind"]](
-        axes,
-        forms,
-        blocks,
-        scale=scale,
-        noise=noise,
-        neighbours=neighbours,
-        centres=centres,
-        order=[int(a) for a in plain["order"]],
-    )
-
-
-def weighted_from_parts(
-    plain: Mapping[str, Any], arrays: Mapping[str, Array], *, scale: int, noise: str, neighbours: str
-) -> Structured:
-    """The same with a multiplier for every product of rows, read without trusting it.
-
-    Raises:
-        PlanFileError: if it is none.
-    """
-    axes = axes_from_plain(plain["axes"])
-    forms = [
-        form_from_parts(own, {"rows": arrays[f"axis{place}_rows"]})
-        for place, own in enumerate(plain["forms"])
-    ]
-    limbs = arrays["multipliers"]
-    if limbs.dtype.kind != "i" or limbs.ndim != len(axes) + 1:
-        raise PlanFileError("the file holds multipliers that are not whole numbers", field="multipliers")
-    blocks = [ProductBlock((), (), 1, weights=exact.from_limbs(limbs))]
-    return Structured(
-        axes, [[form] for form in forms], blocks, scale=scale, noise=noise, neighbours=neighbours
-    )
-
-
-def _own(arrays: Mapping[str, Array], prefix: str) -> dict[str, Array]:
-    """The arrays whose names begin so, without that."""
-    return {name.removeprefix(prefix): array for name, array in arrays.items() if name.startswith(prefix)}
