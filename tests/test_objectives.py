@@ -749,7 +749,7 @@ ONE = matrix([[1.0]], stderr=0.5)
 
 def test_targets_that_cannot_be_met_come_with_a_proof() -> None:
     """One count within μ = 1 has a standard error of 1 at least."""
-    error = infeasible(ONE, GDP(1), np.ones(1), np.ones(1), 2.0)
+    error = infeasible(ONE, GDP(1), Witness(np.ones(1), np.ones(1)), 2.0)
     assert isinstance(error, DesignError)
     assert error.factor == math.nextafter(2.0, 3) and error.mu == pytest.approx(2, rel=ROUNDING)
     assert error.epsilon(delta=1e-6) == epsilon_of(Fraction(error.mu) ** 2, 1e-6)
@@ -772,10 +772,10 @@ def test_nothing_is_called_impossible_without_proof() -> None:
     with refuses(
         DesignError, "stderr", ..., "it is open whether these targets can be met within 2-GDP"
     ) as error:
-        infeasible(ONE, GDP(2), np.ones(1), np.ones(1), 1.0)
+        infeasible(ONE, GDP(2), Witness(np.ones(1), np.ones(1)), 1.0)
     assert not isinstance(error.value, InfeasibleError)
     with refuses(DesignError, "witness", ..., "finite weights, zero or more"):
-        infeasible(ONE, GDP(1), -np.ones(1), np.ones(1), 2.0)
+        infeasible(ONE, GDP(1), Witness(-np.ones(1), np.ones(1)), 2.0)
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ from leastnoise.bounds.certificate import (
 )
 from leastnoise.bounds.product_bound import (
     ProductWitness,
+    allowed,
     per_term,
     product_witness_from_parts,
     with_row_weights,
@@ -52,6 +53,7 @@ __all__ = [
     "Status",
     "UnionRotations",
     "Witness",
+    "allowed",
     "apart_loads",
     "are_pairs",
     "certify",

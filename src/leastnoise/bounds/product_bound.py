@@ -274,7 +274,9 @@ def product_dual_bound(
             return 0.0, 0.0
         p = p / p.max()
         of_rows = with_row_weights(products, witness.rows)
-        size = unit_variance * (at_profile_1(p, of_rows) / _allowed(p, caps, products, witness.rows))
+        size = unit_variance * (
+            at_profile_1(p, of_rows) / math.fsum(allowed(p, caps, products, witness.rows))
+        )
         return size, size
     w = per_term(objective.batch_weights(workload), products)
     if p is None or caps is None or not p.any():
@@ -282,10 +284,10 @@ def product_dual_bound(
         return size, size
     if not witness.rows:
         size = unit_variance * at_profile_1(w + p, products)
-        return size - _allowed(p, caps, products, {}), size
+        return size - math.fsum(allowed(p, caps, products, {})), size
     both = with_weighted_terms(products, witness.rows)
     size = unit_variance * at_profile_1(np.concatenate([w, p]), both)
-    return size - _allowed(p, caps, products, witness.rows), size
+    return size - math.fsum(allowed(p, caps, products, witness.rows)), size
 
 
 def _stderr_bound(products: Products, weights: Array, witness: ProductWitness) -> float:
@@ -328,12 +330,12 @@ def _are_alike(q: Sequence[Array]) -> bool:
     return all((own == own[0]).all() and own[0] > 0 for own in q)
 
 
-def _allowed(
+def allowed(
     p: Array, caps: Sequence[Array], products: Products, rows: Mapping[tuple[int, int], Array]
-) -> float:
-    """Σ p_j c_j over all queries; those without a cap have no weight."""
+) -> Array:
+    """Σ p_j c_j over the queries of every product; those without a cap have no weight."""
     of_terms = per_term(caps, products)
-    total = []
+    found = np.zeros(len(of_terms))
     for number in np.flatnonzero(p > 0).tolist():
         term = products.terms[number]
         weights = [
@@ -342,5 +344,5 @@ def _allowed(
             else float(products.kinds[place][kind].n_rows)
             for place, kind in zip(term.places, term.kinds, strict=True)
         ]
-        total.append(float(p[number]) * float(of_terms[number]) * math.prod(weights))
-    return math.fsum(total)
+        found[number] = float(p[number]) * float(of_terms[number]) * math.prod(weights)
+    return found

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Witness, proves_infeasible
+from leastnoise.bounds import ProductWitness, Witness, allowed, proves_infeasible
 from leastnoise.core.directed import root_above
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
-from leastnoise.core.operators import Array
 from leastnoise.core.printable import printable
 from leastnoise.core.remedies import Argument, RelaxTargets, Remedy
 from leastnoise.planning.method import Method, Request
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, CellCosts, Goal, PureDP, epsilon_of
-from leastnoise.query import Targets, Workload
+from leastnoise.query import Targets, Workload, products_of
 
 
 class MissesTargets(MethodError):
@@ -112,107 +111,56 @@ _LEAST_SHARE = 0.01
 
 
 def infeasible(
-    workload: Workload, goal: Goal, p: Array, q: Array, factor: float, pairs: Array | None = None
+    workload: Workload,
+    goal: Goal,
+    witness: Witness | ProductWitness,
+    factor: float,
+    *,
+    spare: CellCosts | None = None,
+    most_left: float = 0.0,
+    is_late: bool = False,
 ) -> InfeasibleError:
     """The error that says, and proves, that no noise meets the workload's targets within a goal.
 
     Args:
-        p, q, pairs: dual weights, as in `Witness`, whose bound exceeds 1 at the goal's budget.
+        witness: dual weights whose bound exceeds 1 at the goal's budget.
         factor: a common factor on the standard errors at which a plan was found.
-
-    Raises:
-        DesignError: if the weights prove nothing; then it is open whether the targets can be met.
-    """
-    witness = Witness(np.asarray(p, dtype=float), np.asarray(q, dtype=float), pairs)
-    return _proved(workload, goal, witness, factor, _query_shares(workload, witness))
-
-
-def infeasible_products(
-    workload: Workload, goal: Goal, witness: ProductWitness, factor: float, shares: Array
-) -> InfeasibleError:
-    """The same where dual weights are of product form; `shares` is what each batch has in the proof."""
-    return _proved(workload, goal, witness, factor, shares)
-
-
-def infeasible_after(
-    workload: Workload, goal: Goal, spare: CellCosts, witness: Witness, factor: float, most_left: float
-) -> InfeasibleError:
-    """The error that says, and proves, that earlier plans leave too little for the targets.
-
-    Args:
-        spare: what a record of each cell may spend.
-        factor: a common factor on the standard errors at which a plan was found.
-        most_left: the most that is spare in any cell that is asked about, μ².
+        spare: what earlier plans leave to a record of each cell; None where there are none.
+        most_left: the most that they leave in any cell that is asked about, μ².
+        is_late: whether it was the time limit that ended the search for a plan.
 
     Raises:
         DesignError: if the weights prove nothing; then it is open whether the targets can be met.
     """
     factor = math.nextafter(factor, math.inf)
-    # With a budget larger by (f² − 1) max τ, every cell has at least f² times what it had.
-    total = 1 + (factor**2 - 1) * most_left / float(goal.budget)
-    more = math.sqrt(total) * (1 + 1e-12)
+    more, limit = factor, f"within {goal}"
+    if spare is not None:
+        # With a budget larger by (f² − 1) max τ, every cell has at least f² times what it had.
+        more = math.sqrt(1 + (factor**2 - 1) * most_left / float(goal.budget)) * (1 + 1e-12)
+        limit = f"with what the earlier plans leave of {goal}"
     remedy = RelaxTargets(rounded_up(factor), *raised(goal, more))
-    limit = f"with what the earlier plans leave of {goal}"
-    _require_proof(workload, goal, witness, spare, limit, remedy)
-    mu = math.sqrt(goal.budget) * goal.records_per_person * more
-    return InfeasibleError(
-        f"these targets cannot be met {limit}. To make it possible, ",
-        remedy,
-        witness=witness,
-        factor=factor,
-        mu=math.nextafter(mu, math.inf),
-        curve=_epsilon,
-    )
-
-
-def not_found_yet(error: DesignError) -> DesignError:
-    """The same error where it was the time limit that left it open whether targets can be met."""
-    return DesignError(
-        *error.args,
-        "; or give it more time: the limit ended the search before a plan was found",
-        field=error.field,
-        given=error.given,
-    )
-
-
-def _proved(
-    workload: Workload, goal: Goal, witness: Witness | ProductWitness, factor: float, shares: Array
-) -> InfeasibleError:
-    factor = math.nextafter(factor, math.inf)
-    remedy = RelaxTargets(rounded_up(factor), *raised(goal, factor))
-    _require_proof(workload, goal, witness, None, f"within {goal}", remedy)
-    return InfeasibleError(
-        f"these targets cannot be met with {goal.noise.label} noise within {goal}. The most is asked by "
-        f"{_listed(_heaviest(workload, shares))}. To make it possible, ",
-        remedy,
-        _other_noise(goal),
-        witness=witness,
-        factor=factor,
-        mu=_mu(goal, factor),
-        curve=_epsilon,
-    )
-
-
-def _require_proof(
-    workload: Workload,
-    goal: Goal,
-    witness: Witness | ProductWitness,
-    spare: CellCosts | None,
-    limit: str,
-    remedy: RelaxTargets,
-) -> None:
-    """Return if dual weights prove that the targets cannot be met within some limit.
-
-    Raises:
-        DesignError: if they do not, which says neither that they can nor that they cannot.
-    """
     if not proves_infeasible(workload, goal, witness, spare=spare):
+        later = "; or give it more time: the limit ended the search before a plan was found"
         raise DesignError(
             f"it is open whether these targets can be met {limit}: neither a plan nor a proof that "
             "there is none was found; ",
             remedy,
+            later if is_late else "",
             field="stderr",
         )
+    # With a δ, Laplace noise of the same ε is allowed too, which the proof leaves open.
+    is_open = spare is None and isinstance(goal, ApproxDP)
+    if spare is None:
+        limit = f"with {goal.noise.label} noise {limit}. The most is asked by {_heaviest(workload, witness)}"
+    return InfeasibleError(
+        f"these targets cannot be met {limit}. To make it possible, ",
+        remedy,
+        ". This says nothing of Laplace noise, which needs no delta" if is_open else "",
+        witness=witness,
+        factor=factor,
+        mu=_mu(goal, more),
+        curve=_epsilon,
+    )
 
 
 def raised(goal: Goal, factor: float) -> tuple[str, str]:
@@ -248,13 +196,6 @@ def _epsilon(mu: float, delta: float) -> float:
     return epsilon_of(Fraction(mu) ** 2, delta)
 
 
-def _other_noise(goal: Goal) -> str:
-    """What the proof leaves open: with a δ, Laplace noise of the same ε is allowed too."""
-    if not isinstance(goal, ApproxDP):
-        return ""
-    return ". This says nothing of Laplace noise, which needs no delta"
-
-
 def rounded_up(value: float) -> str:
     """Four digits, rounded up, so that following the advice is enough."""
     if not 0 < value < math.inf:
@@ -265,21 +206,22 @@ def rounded_up(value: float) -> str:
     return shown if float(shown) >= value else f"{(steps + 1) * unit:.4g}"
 
 
-def _query_shares(workload: Workload, witness: Witness) -> Array:
-    """Σ p_j c_j of every batch: its share of the proof."""
+def _heaviest(workload: Workload, witness: Witness | ProductWitness) -> str:
+    """The names of the batches with the largest shares of the proof, Σ p_j c_j."""
     assert witness.p is not None
-    caps = Targets().caps(workload)
-    shares = np.where(np.isfinite(caps), witness.p * np.where(np.isfinite(caps), caps, 0), 0)
-    return np.array([float(shares[workload.rows_of(name)].sum()) for name in workload.names])
-
-
-def _heaviest(workload: Workload, shares: Array) -> Iterator[str]:
-    """The names of the batches with the largest shares of the proof."""
-    ranked = np.argsort(-shares, kind="stable")[:_NAMED]
-    least = _LEAST_SHARE * float(shares.sum())
-    return (repr(printable(workload.names[i])) for i in ranked if shares[i] >= least)
-
-
-def _listed(names: Iterator[str]) -> str:
-    *others, last = names
+    caps = Targets().batch_caps(workload)
+    if isinstance(witness, ProductWitness):
+        products = products_of(workload, witness.axes)
+        assert products is not None
+        shares = [0.0] * len(workload.blocks)
+        of_terms = allowed(witness.p, caps, products, witness.rows)
+        for term, share in zip(products.terms, of_terms.tolist(), strict=True):
+            shares[term.block] += share
+    else:
+        c, counted = workload.per_query(caps, "the caps"), witness.p > 0
+        each = np.where(counted, witness.p * np.where(counted, c, 0), 0)
+        shares = [float(each[workload.rows_of(name)].sum()) for name in workload.names]
+    ranked = sorted(zip(shares, workload.names, strict=True), key=lambda one: -one[0])[:_NAMED]
+    least = _LEAST_SHARE * math.fsum(shares)
+    *others, last = [repr(printable(name)) for share, name in ranked if share >= least]
     return f"{', '.join(others)} and {last}" if others else last

@@ -27,7 +27,7 @@ from leastnoise.planning.families.proposals import (
     with_differences,
 )
 from leastnoise.planning.method import Request, SearchResult
-from leastnoise.planning.refusals import infeasible, infeasible_after, not_found_yet
+from leastnoise.planning.refusals import infeasible
 from leastnoise.query import Workload
 from leastnoise.solver import (
     CappedBlock,
@@ -368,18 +368,15 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
 def _refusal(problem: _CappedProblem, solution: Optimum, factor: float) -> InfeasibleError:
     request = problem.request
     q, pairs = problem.cell_weights(solution.q)
-    p = problem.query_weights(solution.p)
-    if problem.room is not None and request.spare is not None:
-        most_left = problem.room.unit
-        return infeasible_after(
-            request.workload, request.privacy, request.spare, Witness(p, q), factor, most_left
-        )
-    try:
-        return infeasible(request.workload, request.privacy, p, q, factor, pairs)
-    except DesignError as error:
-        if solution.ended != "deadline":
-            raise
-        raise not_found_yet(error) from None
+    return infeasible(
+        request.workload,
+        request.privacy,
+        Witness(problem.query_weights(solution.p), q, pairs),
+        factor,
+        spare=request.spare,
+        most_left=0.0 if problem.room is None else problem.room.unit,
+        is_late=solution.ended == "deadline",
+    )
 
 
 def _weighted_root(workload: Workload, weights: Array, Q: Array | None) -> Array:

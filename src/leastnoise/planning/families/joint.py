@@ -72,7 +72,7 @@ from leastnoise.planning.method import Method, Request, SearchResult
 from leastnoise.planning.oblique.proposal import with_loose_caps, with_small_weights
 from leastnoise.planning.oblique.splitting import split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
-from leastnoise.planning.refusals import infeasible_products, not_found_yet
+from leastnoise.planning.refusals import infeasible
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import first_not_spanned
 from leastnoise.solver import load_backend
@@ -455,21 +455,15 @@ class _Search:
         return ProductWitness(q, best * p, rows, asked.axes), ended
 
     def _infeasible(self, capped: CappedJointProblem, point: CappedJointPoint) -> InfeasibleError:
-        question, workload = self._question, self._request.workload
-        assert question.caps is not None
-        witness, _ = self._proof_of_largest(capped, point, np.isfinite(question.caps))
-        assert witness.p is not None
-        shares = np.zeros(len(workload.blocks))
-        for term, weight, cap in zip(question.products.terms, witness.p, question.caps, strict=True):
-            shares[term.block] += weight * cap if weight > 0 else 0.0
-        try:
-            return infeasible_products(
-                workload, self._request.privacy, witness, math.sqrt(point.achieved), shares
-            )
-        except DesignError as error:
-            if not self._deadline.part(_KEEPING).is_past:
-                raise
-            raise not_found_yet(error) from None
+        assert self._question.caps is not None
+        witness, _ = self._proof_of_largest(capped, point, np.isfinite(self._question.caps))
+        return infeasible(
+            self._request.workload,
+            self._request.privacy,
+            witness,
+            math.sqrt(point.achieved),
+            is_late=self._deadline.part(_KEEPING).is_past,
+        )
 
     def _result(
         self,

@@ -31,14 +31,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from leastnoise.bounds import ProductWitness, Status, apart_loads
-from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.planning.families import weighted_tables
 from leastnoise.planning.families.crossed_plans import find_crossed
 from leastnoise.planning.families.crossed_tables import refuse_crossed
 from leastnoise.planning.families.product_requests import (
     ProductRequest,
-    batch_shares,
     common_axes,
     product_request,
     refuse_unstructured,
@@ -46,7 +44,7 @@ from leastnoise.planning.families.product_requests import (
     uniform,
 )
 from leastnoise.planning.method import Method, Request, SearchResult
-from leastnoise.planning.refusals import infeasible_products, not_found_yet
+from leastnoise.planning.refusals import infeasible
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import (
@@ -100,20 +98,13 @@ def _find(request: Request) -> SearchResult:
     if not solution.is_feasible:
         # Weights of tables are shared by their counts.
         assert solution.p is not None
-        per_query = solution.p / table_sizes(products)
-        try:
-            proved = infeasible_products(
-                request.workload,
-                request.privacy,
-                ProductWitness(uniform(products), per_query),
-                math.sqrt(solution.achieved),
-                batch_shares(question, per_query, len(request.workload.blocks)),
-            )
-        except DesignError as error:
-            if solution.ended != "deadline":
-                raise
-            raise not_found_yet(error) from None
-        raise proved
+        raise infeasible(
+            request.workload,
+            request.privacy,
+            ProductWitness(uniform(products), solution.p / table_sizes(products)),
+            math.sqrt(solution.achieved),
+            is_late=solution.ended == "deadline",
+        )
     mentioned = {a for s in products.sets for a in s}
     forms = [
         [] if a not in mentioned else [identity_form(size) if a in whole else centred_form(size)]

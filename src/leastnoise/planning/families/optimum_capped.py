@@ -14,12 +14,11 @@ import numpy as np
 
 from leastnoise.bounds import ProductWitness
 from leastnoise.core.deadline import Watch
-from leastnoise.core.errors import DesignError, InfeasibleError
 from leastnoise.core.operators import Array
-from leastnoise.planning.families.product_requests import ProductRequest, batch_shares
+from leastnoise.planning.families.product_requests import ProductRequest
 from leastnoise.planning.families.shared_products import SharedNoise, SharedProducts, root_of
 from leastnoise.planning.method import Request
-from leastnoise.planning.refusals import infeasible_products, not_found_yet
+from leastnoise.planning.refusals import infeasible
 from leastnoise.solver import (
     NUMPY,
     CappedBlock,
@@ -145,27 +144,6 @@ class CappedSearch:
             p[j] = part
         return SharedNoise(q, p, roots, solution.steps, solution.ended, how="an interior-point method")
 
-    def infeasible(
-        self, request: Request, question: ProductRequest, solution: Optimum, found: SharedNoise
-    ) -> InfeasibleError:
-        """The error that proves that the caps cannot be kept."""
-        per_query = np.zeros(len(found.p))
-        for j in self.capped.tolist():
-            per_query[j] = float(found.p[j].mean())
-        shares = batch_shares(question, per_query, len(request.workload.blocks))
-        try:
-            return infeasible_products(
-                request.workload,
-                request.privacy,
-                witness_of(self.shared, found, question),
-                math.sqrt(solution.achieved),
-                shares,
-            )
-        except DesignError as error:
-            if solution.ended != "deadline":
-                raise
-            raise not_found_yet(error) from None
-
 
 def witness_of(shared: SharedProducts, found: SharedNoise, question: ProductRequest) -> ProductWitness:
     """Dual weights of cells together with those of queries, row by row of Z."""
@@ -211,7 +189,13 @@ def find_capped(
             search, solution, grid_tol = finer, again, request.tol * spare / _SPARE
     found = search.noise(solution)
     if not solution.is_feasible:
-        raise search.infeasible(request, question, solution, found)
+        raise infeasible(
+            request.workload,
+            request.privacy,
+            witness_of(shared, found, question),
+            math.sqrt(solution.achieved),
+            is_late=solution.ended == "deadline",
+        )
     return replace(found, grid_tol=grid_tol)
 
 

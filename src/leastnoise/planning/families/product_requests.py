@@ -131,13 +131,3 @@ def uniform(products: Products) -> tuple[Array, ...]:
     """Equal weights of the values of every axis; one stands for all of an axis that nothing mentions."""
     sizes = zip(products.sizes, products.kinds, strict=True)
     return tuple(np.ones(size if kinds else 1) for size, kinds in sizes)
-
-
-def batch_shares(question: ProductRequest, per_query: Array, n_batches: int) -> Array:
-    """Σ p_j c_j of every batch, for dual weights of the products' queries, (products,)."""
-    assert question.caps is not None
-    shares = np.zeros(n_batches)
-    finite = np.where(np.isfinite(question.caps), question.caps, 0)
-    for term, weight in zip(question.products.terms, (per_query * finite).tolist(), strict=True):
-        shares[term.block] += weight * term.n_rows
-    return shares

@@ -60,7 +60,7 @@ from leastnoise.planning.oblique.row_variances import RowsTakeTooLong, leading_r
 from leastnoise.planning.oblique.splitting import Split, split_products
 from leastnoise.planning.oblique.tied_axes import tied_where_useful
 from leastnoise.planning.oblique.within_caps import lower_total
-from leastnoise.planning.refusals import infeasible_products, not_found_yet
+from leastnoise.planning.refusals import infeasible
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Products, first_not_spanned
 from leastnoise.solver import SplitSolution, least_largest, total_within
@@ -402,19 +402,11 @@ def _total_within(
 def _infeasible(request: Request, question: ProductRequest, found: Alternated) -> InfeasibleError:
     assert question.caps is not None
     capped = np.isfinite(question.caps)
-    dual = dual_of(found, capped)
-    witness, _ = proof_of_largest(request, found.split, dual)
-    shares = np.zeros(len(request.workload.blocks))
-    for term, weight, cap in zip(question.products.terms, dual.p, question.caps, strict=True):
-        shares[term.block] += weight * cap if weight > 0 else 0.0
+    witness, _ = proof_of_largest(request, found.split, dual_of(found, capped))
     # Queries without a target need a share of the budget too.
     largest = found.largest if capped.all() else found.largest / (1 - SHARE)
-    try:
-        return infeasible_products(request.workload, request.privacy, witness, math.sqrt(largest), shares)
-    except DesignError as error:
-        if not _deadline(request).part(_SEARCHING).is_past:
-            raise
-        raise not_found_yet(error) from None
+    is_late = _deadline(request).part(_SEARCHING).is_past
+    return infeasible(request.workload, request.privacy, witness, math.sqrt(largest), is_late=is_late)
 
 
 def _found(
