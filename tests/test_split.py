@@ -172,7 +172,7 @@ def test_any_weights_bound_any_split(seed: int, size: float, spread: float) -> N
     p = 10 ** rng.uniform(-spread, spread, 6) * (rng.random(6) < 0.7)
     p[0] += 1
     x = rng.dirichlet(np.ones(4)) + 1e-12
-    kind = split_path.LargestRatio(split_path.CapRatios(sparse.csr_array(A), caps))
+    kind = split_path.LeastCost(split_path.CapRatios(sparse.csr_array(A), caps))
     ratios = variances(A, x / x.sum()) / caps
     needed = A.any(axis=0)
     if not needed.all():

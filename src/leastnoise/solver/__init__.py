@@ -68,7 +68,7 @@ from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.solver.table_unions import TablePasses
-from leastnoise.solver.weighting import Weighting, optimal_weighting
+from leastnoise.solver.weighting import optimal_weighting
 
 __all__ = [
     "BACKENDS",
@@ -92,7 +92,6 @@ __all__ = [
     "SplitSolution",
     "StopDescent",
     "TablePasses",
-    "Weighting",
     "generated_from_both_sides",
     "generated_total",
     "least_largest",

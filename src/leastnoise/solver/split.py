@@ -28,7 +28,7 @@ from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.active_set import Round, revived, search_active_set
 from leastnoise.solver.optimum import relative_gap
 from leastnoise.solver.path_following import Enough, follow_path, never
-from leastnoise.solver.split_path import PATIENCE, CapRatios, LargestRatio, SplitProblem, TotalWithin
+from leastnoise.solver.split_path import PATIENCE, CapRatios, LeastCost, SplitProblem, TotalWithin
 
 # Up to this many rows, all of them are solved for at once.
 ALL_AT_ONCE = 2_000
@@ -45,11 +45,13 @@ _UNDECIDED = 1e-13
 
 @dataclass(frozen=True, eq=False)
 class SplitSolution:
-    """A split of the budget and the proof of how good it is.
+    """A split of the budget, or weights of rows, and the proof of how good it is.
 
     Attributes:
-        x: precisions, (blocks,), of sum at most 1; 0 for a block that nothing asked for needs.
-        p: the weights of the queries behind the lower bound, (rows,); None where it is a closed form.
+        x: precisions, (blocks,), of sum at most 1; 0 for a block that nothing asked for needs. For
+            `optimal_weighting` the weights of the rows.
+        p: the weights of the queries behind the lower bound, (rows,); None where it is a closed form. For
+            `optimal_weighting` the weights of the cells.
         achieved: what was minimised, at x.
         lower_bound: what no split is below, by p.
         has_converged: whether the gap asked for was reached and, without a split that keeps the caps,
@@ -186,7 +188,7 @@ def _least_largest(
     problem: _Counted, tol: float, watch: Watch, p: Array, enough: Enough = never
 ) -> SplitSolution:
     """From shares p c to the split of least max v/c."""
-    kind = LargestRatio(problem.ratios)
+    kind = LeastCost(problem.ratios)
     best = search_active_set(_SplitRows(kind), kind.scaled(p), tol=tol, watch=watch, enough=enough)
     # Only their proportions matter: with Σ p c = 1 the bound is (Σ √(Aᵀp))².
     return problem.solution(replace(best, dual=best.dual / float(best.dual.sum())), tol, watch)

@@ -3,14 +3,16 @@
 With y_s = 1/x_s and ratios B y = (v_j/c_j), both problems with caps ask for weights p ≥ 0 that minimise a
 convex g whose gradient is the slack of the caps, 1 − B y(p), where y(p) is the best split for these weights:
 
-    least largest ratio    g = Σp − 2 Σ_s √α_s,        α = Bᵀp,        y = 1/√α
-    total within caps      g = Σp − (Σ_s √α_s)²,       α = a + Bᵀp,    y = Σ√α/√α,      a = Aᵀw
+    least cost           g = Σp − (1 + 1/k) Σ_s α_s y_s,    α = Bᵀp,        y = (k γ/α)^{1/(k+1)}
+    total within caps    g = Σp − (Σ_s √α_s)²,              α = a + Bᵀp,    y = Σ√α/√α,      a = Aᵀw
 
-The method follows p z = ν as ν falls, z the slacks. In the scale of √p its Newton matrix is
+The first minimises Σ γ_s/y_s^k with B y ≤ 1. With γ = k = 1 that is the least budget for ratios of 1, and so
+the least largest ratio for a budget of 1; else y is what rows are measured with, and B what they load cells
+with. The method follows p z = ν as ν falls, z the slacks. In the scale of √p its Newton matrix is
 
-    diag(z) + ½ K Kᵀ  (less a rank-one term for the second),   K = diag(√p) B diag(y^{3/2})
+    diag(z) + K Kᵀ  (less a rank-one term for the second),   K = diag(√p) B diag(√h),   h = y/((k + 1) α)
 
-For the first problem K Kᵀ√p = √p ∘ B y, so the eigenvalues of K Kᵀ lie between 0 and the largest ratio:
+For the first problem (k + 1) K Kᵀ√p = √p ∘ B y, so the eigenvalues of K Kᵀ are at most the largest ratio:
 conjugate gradients with the diagonal need at most 20 products a solve on every set of marginals tried, of any
 size. Rows that are nearly combinations of one another need hundreds; then the matrix is factored, on its
 smaller side. Keeping y as an unknown of its own, as is usual, took three times as many steps or did not
@@ -225,30 +227,48 @@ class SplitProblem(ABC):
         """p times a number for which g is about least."""
 
 
-class LargestRatio(SplitProblem):
-    """Minimise the largest v_j / c_j."""
+class LeastCost(SplitProblem):
+    """Minimise Σ γ_s/y_s^k with all ratios B y at most 1; as it is given, the largest ratio on a budget.
 
-    def of_rows(self, rows: Array) -> LargestRatio:
+    Args:
+        costs: γ, (blocks,), positive; 1 unless given.
+        power: k, 1 or 2.
+    """
+
+    def __init__(self, ratios: CapRatios, costs: Array | float = 1.0, power: int = 1) -> None:
+        super().__init__(ratios)
+        self.costs, self.power = costs, power
+
+    def of_rows(self, rows: Array) -> LeastCost:
         """The problem with the caps of some rows only."""
-        return LargestRatio(self.ratios.of_rows(rows))
+        return LeastCost(self.ratios.of_rows(rows), self.costs, self.power)
 
     def kept(self, y: Array, ratios: Array) -> tuple[Array, float]:
-        """1/y on the budget, with Σ1/y · max B y."""
+        """1/y on the budget, and Σ γ/y^k once y is divided by max B y."""
         x = 1 / y
-        return x / float(x.sum()), float(x.sum()) * float(ratios.max())
+        cost = float((self.costs * x**self.power).sum())
+        return x / float(x.sum()), cost * float(ratios.max()) ** self.power
 
     def evaluate(self, p: Array) -> SplitPoint:
-        """y = 1/√α; the bound is (Σ√α)²/Σp."""
-        root = np.sqrt(self.ratios.adjoint(p))
-        y = 1 / root
+        """The best y; the bound is (Σ γ^{1/(k+1)} α^{k/(k+1)})^{k+1}/(Σp)^k, by Hölder's inequality."""
+        k = self.power
+        alpha = self.ratios.adjoint(p)
+        priced = self._priced(alpha)
+        y = priced / alpha
         ratios = self.ratios.apply(y)
-        F, total = float(root.sum()), float(p.sum())
-        bound = F * (F / total) * (1 - self.ratios.rounding(root))
-        return SplitPoint(p, ratios, y**3 / 2, None, total, *self.kept(y, ratios), bound)
+        F, total = float(priced.sum()) / k ** (1 / (k + 1)), float(p.sum())
+        bound = F * (F / total) ** k * (1 - k * self.ratios.rounding(priced))
+        return SplitPoint(p, ratios, y / ((k + 1) * alpha), None, total, *self.kept(y, ratios), bound)
 
     def scaled(self, p: Array) -> Array:
-        """Σp = Σ√α."""
-        return p * (float(np.sqrt(self.ratios.adjoint(p)).sum()) / float(p.sum())) ** 2
+        """Σp = Σ α y."""
+        priced = float(self._priced(self.ratios.adjoint(p)).sum())
+        return p * (priced / float(p.sum())) ** (self.power + 1)
+
+    def _priced(self, alpha: Array) -> Array:
+        """α y = (k γ)^{1/(k+1)} α^{k/(k+1)}."""
+        k = self.power
+        return np.asarray((k * self.costs) ** (1 / (k + 1)) * alpha ** (k / (k + 1)))
 
 
 class TotalWithin(SplitProblem):

@@ -26,7 +26,7 @@ import math
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import combinations
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -51,7 +51,6 @@ from leastnoise.solver import (
     MAX_ROUNDS,
     Reweighting,
     SplitSolution,
-    Weighting,
     least_largest,
     optimal_weighting,
     total_within,
@@ -144,7 +143,7 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
     kinds = [s for count in range(len(several) + 1) for s in combinations(several, count)]
     loads, sizes = apart_loads(lattice.subsets, kinds, products.sizes), table_sizes(products)
 
-    def weighted(weights: Array) -> Weighting:
+    def weighted(weights: Array) -> SplitSolution:
         limits: dict[str, Any] = {"time_limit": request.deadline.left, "progress": request.progress}
         return optimal_weighting(A.T @ (weights * sizes), loads, tol=request.tol / 4, **limits)
 
@@ -157,7 +156,8 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
     used = np.flatnonzero(found.x > 0)
     blocks = tuple((lattice.subsets[s], (0,) * len(lattice.subsets[s])) for s in used)
     proposal = BlockProposal(products.axes, tuple(map(tuple, forms)), blocks, found.x[used])
-    apart = {s: weight for s, weight in zip(kinds, found.y.tolist(), strict=True) if weight > 0}
+    assert found.p is not None
+    apart = {s: weight for s, weight in zip(kinds, found.p.tolist(), strict=True) if weight > 0}
     note = (
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, with "
         f"weights on {len(kinds):,} kinds of pairs of records, {found.steps} steps"
@@ -188,15 +188,13 @@ def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
     return total_within(A, totals, caps, **limits)
 
 
-_Found = TypeVar("_Found", SplitSolution, Weighting)
-
 # The part of the gap asked for that the weights may leave.
 _SHARE = 0.25
 
 
 def _reweighted(
-    request: Request, question: ProductRequest, A: Any, least: Callable[[Array], _Found]
-) -> tuple[_Found, Array, int]:
+    request: Request, question: ProductRequest, A: Any, least: Callable[[Array], SplitSolution]
+) -> tuple[SplitSolution, Array, int]:
     """The split of least absolute error, the weights p of counts of each table, and the rounds it took.
 
     Args:
