@@ -17,13 +17,7 @@ from leastnoise.core.errors import InputError, NotYetError, PlanFileError
 from leastnoise.core.notebook import NotebookValue, unlisted
 from leastnoise.planning import Plan, period_labels
 from leastnoise.privacy import Charge
-from leastnoise.strategy import (
-    most_changed,
-    most_moved,
-    most_of_returning,
-    most_revised,
-    squares_by_period,
-)
+from leastnoise.strategy import most_of_returning, most_revised
 
 # Any number of changes of all attributes but the period; and of all.
 VALUES = "values"
@@ -85,13 +79,7 @@ class StreamPrice(NotebookValue):
         elif self.revisions == 0:
             return self.plan.charge.worst
         else:
-            squares = squares_by_period(strategy, workload, over)
-            if self.revisions == VALUES:
-                shift = most_revised(squares, workload, over)
-            elif self.revisions == ANY:
-                shift = most_changed(squares)
-            else:
-                shift = most_moved(squares, min(int(self.revisions), len(squares) - 1))
+            shift = most_revised(strategy, workload, over, self.revisions)
         # A record that keeps its values, and a person who comes once, are always among those covered.
         return max(Fraction(shift, strategy.scale**2), self.plan.charge.worst)
 

@@ -46,11 +46,8 @@ A module imports only modules that stand above it here:
 from leastnoise.strategy.axis_form import AxisForm, centred_form, identity_form
 from leastnoise.strategy.budget import cell_costs, is_within, spare_of
 from leastnoise.strategy.changing_records import (
-    most_changed,
-    most_moved,
     most_of_returning,
     most_revised,
-    squares_by_period,
 )
 from leastnoise.strategy.combined_rows import (
     CombinedProposal,
@@ -129,8 +126,6 @@ __all__ = [
     "integer_basis",
     "is_within",
     "joint_form",
-    "most_changed",
-    "most_moved",
     "most_of_returning",
     "most_revised",
     "rounded_centre",
@@ -139,7 +134,6 @@ __all__ = [
     "smallest_columns",
     "spare_of",
     "split_form",
-    "squares_by_period",
     "strategy_from_parts",
     "whole_form",
     "whole_form_of_rows",

@@ -38,12 +38,8 @@ from leastnoise.strategy.measured import MAX_DENSE_STRATEGY, Measured
 _MOST_SETS = 20_000
 
 
-def squares_by_period(strategy: Measured, workload: Workload, over: str) -> Array:
-    """N_t(i) for every period and cell, (T, n), in Python integers.
-
-    Raises:
-        TooLargeError: if the rows are too many to be written out.
-    """
+def _squares_by_period(strategy: Measured, workload: Workload, over: str) -> Array:
+    """N_t(i) for every period and cell, (T, n), in Python integers."""
     assert workload.schema is not None
     rows = _rows(strategy)
     ends = strategy.last_periods(workload, over)
@@ -53,27 +49,36 @@ def squares_by_period(strategy: Measured, workload: Workload, over: str) -> Arra
     return found
 
 
-def most_moved(squares: Array, moves: int) -> int:
-    """The largest squared shift of a record that moves to another cell at most so often."""
+def most_revised(strategy: Measured, workload: Workload, over: str, revisions: int | str) -> int:
+    """The largest squared shift of a record that changes after it entered.
+
+    Args:
+        revisions: at most how often it moves to any other cell; "values" for any changes that keep its
+            period, "any" for any changes at all.
+
+    Raises:
+        TooLargeError: if the rows are too many to be written out.
+    """
+    squares = _squares_by_period(strategy, workload, over)
+    if revisions == "any":
+        return sum(int(max(own.tolist())) for own in squares)
+    if revisions == "values":
+        assert workload.schema is not None
+        periods = periods_of_cells(workload.schema, over)
+        return max(
+            sum(int(max(own.tolist())) for own in squares[:, periods == period])
+            for period in range(len(squares))
+        )
+    return _most_moved(squares, min(int(revisions), len(squares) - 1))
+
+
+def _most_moved(squares: Array, moves: int) -> int:
+    """The largest squared shift of a record that moves to another cell at most this often."""
     best = [np.zeros(squares.shape[1], dtype=object) for _ in range(moves + 1)]
     for own in squares:
         largest = [max(row.tolist()) for row in best]
         best = [own + (best[m] if m == 0 else np.maximum(best[m], largest[m - 1])) for m in range(moves + 1)]
     return max(int(max(row.tolist())) for row in best)
-
-
-def most_revised(squares: Array, workload: Workload, over: str) -> int:
-    """The largest squared shift of a record whose period stays and whose other values change at will."""
-    assert workload.schema is not None
-    periods = periods_of_cells(workload.schema, over)
-    return max(
-        sum(int(max(own.tolist())) for own in squares[:, periods == period]) for period in range(len(squares))
-    )
-
-
-def most_changed(squares: Array) -> int:
-    """The largest squared shift of a record that changes anything at any time."""
-    return sum(int(max(own.tolist())) for own in squares)
 
 
 def most_of_returning(strategy: Measured, workload: Workload, over: str, most: int, apart: int) -> int:

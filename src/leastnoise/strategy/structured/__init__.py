@@ -3,9 +3,9 @@
 A module imports only modules that stand above it here:
 
     axis_rounding    real rows of one axis rounded to integers
+    axis_tables      cross tables over sets of axes
     integer_blocks   which blocks there are, what one record changes in them, and what they measure, exactly
     view             a workload as a structured strategy sees it
-    axis_tables      cross tables over sets of axes
     gram             what blocks say about all cells
     reconstruction   from noisy blocks to answers
     accuracy         how accurate answers are

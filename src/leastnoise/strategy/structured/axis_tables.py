@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from itertools import combinations
+
 import numpy as np
 
 from leastnoise.core.operators import Array
@@ -46,13 +49,17 @@ def _only(wide: AxisSet, axes: AxisSet) -> int:
     return next(a for a in wide if a not in axes)
 
 
-def covering_sets(sets: list[tuple[int, ...]]) -> dict[tuple[int, ...], tuple[int, ...]]:
-    """For every set of axes one that holds it and is part of no other."""
-    largest: list[tuple[int, ...]] = []
-    found = {}
-    for axes in sorted(set(sets), key=lambda s: (-len(s), s)):
-        holder = next((other for other in largest if set(axes) <= set(other)), None)
-        if holder is None:
-            largest.append(axes)
-        found[axes] = axes if holder is None else holder
-    return found
+def covering_sets(sets: Sequence[AxisSet]) -> dict[AxisSet, AxisSet]:
+    """For every set of axes one that holds it and is part of no other, from which it is added up."""
+    asked = set(sets)
+    found: dict[AxisSet, AxisSet] = {}
+    for axes in sorted(asked, key=lambda s: (-len(s), s)):
+        if axes not in found:
+            # Of all sets of axes and those asked for, whichever are fewer are gone through.
+            if 2 ** len(axes) <= len(asked):
+                parts = [s for size in range(len(axes) + 1) for s in combinations(axes, size)]
+            else:
+                parts = [s for s in asked if set(s) <= set(axes)]
+            for part in parts:
+                found.setdefault(part, axes)
+    return {axes: found[axes] for axes in sets}

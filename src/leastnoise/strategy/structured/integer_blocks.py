@@ -38,6 +38,7 @@ from leastnoise.core.operators import Array
 from leastnoise.query import Axis, AxisSet
 from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.measured import CountTables
+from leastnoise.strategy.structured.axis_tables import covering_sets
 
 # Which blocks there are ----------------------------------------------------------------------------------
 
@@ -332,7 +333,7 @@ _LIMB = 32
 
 def tables_asked(axes: Sequence[Axis], sets: Sequence[AxisSet]) -> list[tuple[str, ...]]:
     """The tables that `cross_tables` asks for, by the names of their attributes."""
-    return _names_of(axes, dict.fromkeys(_covering(sets).values()))
+    return _names_of(axes, dict.fromkeys(covering_sets(sets).values()))
 
 
 def _names_of(axes: Sequence[Axis], sets: Iterable[AxisSet]) -> list[tuple[str, ...]]:
@@ -341,7 +342,7 @@ def _names_of(axes: Sequence[Axis], sets: Iterable[AxisSet]) -> list[tuple[str, 
 
 def cross_tables(axes: Sequence[Axis], sets: Sequence[AxisSet], tables: CountTables) -> Iterator[Array]:
     """For every set of axes its table of counts, an array with one axis for each."""
-    source = _covering(sets)
+    source = covering_sets(sets)
     largest = list(dict.fromkeys(source.values()))
     names = _names_of(axes, largest)
     counted = {
@@ -382,14 +383,3 @@ def _along_axes(table: Array, forms: Sequence[AxisForm | None]) -> Array:
             result = form.answers(front.reshape(front.shape[0], -1))
             table = np.moveaxis(result.reshape(form.n_rows, *front.shape[1:]), 0, position)
     return table
-
-
-def _covering(sets: Sequence[AxisSet]) -> dict[AxisSet, AxisSet]:
-    """For every set one that holds it and is part of no other: few tables are counted, the rest added up."""
-    covered: dict[AxisSet, AxisSet] = {}
-    for axes in sorted(set(sets), key=lambda s: (-len(s), s)):
-        if axes not in covered:
-            for size in range(len(axes) + 1):
-                for part in combinations(axes, size):
-                    covered.setdefault(part, axes)
-    return {axes: covered[axes] for axes in sets}
