@@ -121,7 +121,16 @@ def test_the_order_of_time_costs_nothing(seed: int) -> None:
     assert planned(seed).certificate.status == "optimal"
 
 
-@pytest.mark.parametrize("method", ["dense", "residuals"])
+@pytest.mark.parametrize("seed", range(0, 25, 3))
+def test_joint_weights_are_put_in_the_order_of_time_at_no_loss(seed: int) -> None:
+    workload, _ = drawn(seed)
+    plain = ln.design(workload, ln.GDP(2), method="joint")
+    plan = planned(seed, "joint")
+    assert plan.certificate.achieved == pytest.approx(plain.certificate.achieved, rel=2e-6)
+    np.testing.assert_allclose(plan.stderr, plain.stderr, rtol=2e-6)
+
+
+@pytest.mark.parametrize("method", ["dense", "residuals", "joint"])
 @pytest.mark.parametrize("seed", range(25))
 def test_each_period_answers_what_is_due_from_rows_that_have_ended(seed: int, method: str) -> None:
     answers_what_is_due(planned(seed, method), seed)

@@ -76,7 +76,7 @@ from leastnoise.planning.refusals import infeasible
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import first_not_spanned
 from leastnoise.solver import load_backend
-from leastnoise.strategy import AxisForm
+from leastnoise.strategy import MAX_DENSE_STRATEGY, AxisForm
 
 # Cells. A search holds 70 arrays of as many numbers.
 MAX_CELLS = 2**21
@@ -131,6 +131,9 @@ def _refuses(request: Request) -> str | None:
         return "there is a single cell"
     if asked.n_cells > MAX_CELLS:
         return f"it takes at most {MAX_CELLS:,} cells; this workload has {in_figures(asked.n_cells)}"
+    if request.over is not None and asked.n_cells**2 > MAX_DENSE_STRATEGY:
+        most = math.isqrt(MAX_DENSE_STRATEGY)
+        return f"it puts rows over at most {most:,} cells in the order of time, as over= asks"
     if request.objective.kind == "absolute":
         return refuse_absolute(request)
     if request.objective.kind != "total":
@@ -490,5 +493,6 @@ JOINT = Method(
     _find,
     needs=_needs,
     matrix_size=largest_axis,
+    takes_periods=True,
     takes_absolute=True,
 )

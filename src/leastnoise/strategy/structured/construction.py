@@ -14,11 +14,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
-from leastnoise.privacy import Goal
-from leastnoise.query import Axis, AxisSet
+from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, Goal
+from leastnoise.query import Axis, AxisSet, Workload
 from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.grid import (
     LEAST_MULTIPLIER_BITS,
@@ -27,7 +26,9 @@ from leastnoise.strategy.grid import (
     multipliers_on_grid,
     power_of_two,
 )
+from leastnoise.strategy.measured import Measured
 from leastnoise.strategy.proposal import Proposal
+from leastnoise.strategy.rounding import RealStrategy
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
@@ -126,6 +127,19 @@ class JointProposal(Proposal[Structured]):
     forms: tuple[AxisForm, ...]
     omega: Array
 
+    def in_time(self, workload: Workload, over: str) -> Proposal[Measured]:
+        """All rows that are measured, rotated into the order of time as any rows are.
+
+        Raises:
+            TooLargeError: if they have too many coefficients to be written out.
+        """
+        is_measured = self.omega > 0
+        rows = self._measuring(is_measured.astype(np.int64), GAUSSIAN, ADD_REMOVE).dense()
+        C = np.diag(np.sqrt(self.omega[is_measured] / self.omega.max()))
+        if is_measured.all() and rows.shape[0] == rows.shape[1]:
+            return RealStrategy(C @ rows.astype(float)).in_time(workload, over)
+        return RealStrategy(C, rows).in_time(workload, over)
+
     def in_integers(self, goal: Goal, tol: float) -> Structured:
         """Every k_i is the nearest integer to s √ω_i, and at least 1 where ω_i is positive.
 
@@ -138,11 +152,15 @@ class JointProposal(Proposal[Structured]):
                 remedy="rescale the queries' rows",
             )
         k = multipliers_on_grid(np.sqrt(self.omega / self.omega.max()), goal, tol)
+        return self._measuring(k, goal.noise, goal.neighbours)
+
+    def _measuring(self, multipliers: Array, noise: str, neighbours: str) -> Structured:
+        """These multiples of all products of rows, with noise of scale 1."""
         return Structured(
             self.axes,
             [[form] for form in self.forms],
-            [ProductBlock((), (), 1, weights=exact.as_integers(k))],
+            [ProductBlock((), (), 1, weights=multipliers)],
             scale=1,
-            noise=goal.noise,
-            neighbours=goal.neighbours,
+            noise=noise,
+            neighbours=neighbours,
         )
