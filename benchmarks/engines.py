@@ -1,9 +1,10 @@
 """190 two-way tables of 20 attributes on every engine, and planning the scans for 4,950 tables.
 
-    python benchmarks/engines.py [--before PATH] [--parts planning duckdb person postgres spark texts]
+    python benchmarks/engines.py [--before PATH] [--share 0.25] [--parts planning parquet frame csv duckdb …]
 
 Processor seconds of all processes that a line starts, servers and Java included; equal digests are equal
-counts. With --before, the `src` folder of another version is measured in the same run, line by line.
+counts. With --before, the `src` folder of another version is measured in the same run, line by line;
+--share takes a part of the records.
 PostgreSQL is started from the programs on this machine, Spark in local mode with two threads.
 """
 
@@ -27,6 +28,9 @@ import numpy as np
 TESTS = Path(__file__).resolve().parent.parent / "tests"
 ROWS = {
     "planning": 0,
+    "parquet": 4_000_000,
+    "frame": 4_000_000,
+    "csv": 10_000_000,
     "duckdb": 4_000_000,
     "person": 2_000_000,
     "postgres": 300_000,
@@ -35,10 +39,13 @@ ROWS = {
 }
 LABELS = {
     "planning": "planning the scans, 100 attributes, all pairs",
-    "duckdb": "DuckDB, 4 million records",
-    "person": "DuckDB, 2 million records, at most 2 per person",
-    "postgres": "PostgreSQL, 300,000 records, server and client",
-    "spark": "Spark local, 2 million records, first count",
+    "parquet": "Parquet file, {} records",
+    "frame": "pandas frame, {} records",
+    "csv": "CSV file, {} records",
+    "duckdb": "DuckDB table, {} records",
+    "person": "Parquet file, {} records, at most 2 per person",
+    "postgres": "PostgreSQL, {} records, server and client",
+    "spark": "Spark local, {} records, first count",
     "texts": "the same as texts, first count",
 }
 AGAIN = "  the same once more"
@@ -48,6 +55,7 @@ def main() -> None:
     """Print one line for each part."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--before", help="the src folder of another version")
+    parser.add_argument("--share", type=float, default=1.0, help="the part of the records to take")
     parser.add_argument("--parts", nargs="*", choices=list(ROWS), default=list(ROWS))
     parser.add_argument("--one", nargs=2, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -60,15 +68,17 @@ def main() -> None:
     print(f"{'':<50} {'':<7} {'cpu s':>7} {'wall s':>7} {'GiB':>5}  counts")
     with tempfile.TemporaryDirectory() as folder:
         for part in arguments.parts:
-            path = _table(folder, ROWS[part])
+            rows = int(arguments.share * ROWS[part])
+            path = _table(folder, rows, part == "csv")
+            labels = (LABELS[part].format(f"{rows:,}"), AGAIN)
             for name, source in versions:
-                for label, found in zip((LABELS[part], AGAIN), _measured(part, path, source), strict=False):
+                for label, found in zip(labels, _measured(part, path, source), strict=False):
                     figures = f"{found['cpu']:>7.2f} {found['wall']:>7.2f} {found['peak']:>5.2f}"
                     print(f"{label:<50} {name:<7} {figures}  {found['counts']}")
                     sys.stdout.flush()
 
 
-def _table(folder: str, rows: int) -> str:
+def _table(folder: str, rows: int, as_csv: bool) -> str:
     import duckdb
 
     path = f"{folder}/wide{rows}.parquet"
@@ -76,6 +86,9 @@ def _table(folder: str, rows: int) -> str:
         columns = ", ".join(f"floor(random() * 10)::TINYINT AS a{k:02d}" for k in range(20))
         person = f"(random() * {rows} / 3)::BIGINT AS id"
         duckdb.execute(f"COPY (SELECT {columns}, {person} FROM range({rows})) TO '{path}'")
+    if as_csv:
+        duckdb.execute(f"COPY (SELECT * EXCLUDE (id) FROM '{path}') TO '{path}.csv' (HEADER)")
+        path += ".csv"
     return path
 
 
@@ -124,12 +137,28 @@ def _planning(path: str) -> dict[str, Any]:
     return _timed(run)
 
 
-def _duckdb(path: str) -> dict[str, Any]:
+def _pairs_of(source: Any) -> dict[str, Any]:
+    """The 190 tables of a source."""
     import leastnoise as ln
 
     schema = _schema()
-    data = ln.vectorize(path, schema)
+    data = ln.vectorize(source, schema)
     return _timed(lambda: data.tables(list(itertools.combinations(schema.names, 2))))
+
+
+def _frame(path: str) -> dict[str, Any]:
+    import pandas
+
+    return _pairs_of(pandas.read_parquet(path))
+
+
+def _duckdb(path: str) -> dict[str, Any]:
+    import duckdb
+
+    # The whole file: a view on it would be Parquet again.
+    with duckdb.connect() as engine:
+        engine.execute(f"CREATE TABLE wide AS FROM '{path}'")
+        return _pairs_of(engine.table("wide"))
 
 
 def _person(path: str) -> dict[str, Any]:
@@ -235,6 +264,9 @@ def _seconds_of_all() -> float:
 
 PARTS: dict[str, Callable[[str], dict[str, Any] | list[dict[str, Any]]]] = {
     "planning": _planning,
+    "parquet": _pairs_of,
+    "frame": _frame,
+    "csv": _pairs_of,
     "duckdb": _duckdb,
     "person": _person,
     "postgres": _postgres,

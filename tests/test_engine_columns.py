@@ -236,6 +236,7 @@ EXPRESSIONS = {
     "computed": "SELECT CASE WHEN x < 5 THEN 'in' ELSE 'out' END AS y FROM {}",
     "dropped": "SELECT 'in' AS y FROM {} WHERE x < 5 UNION ALL SELECT 'out' AS y FROM {} WHERE x > 5",
     "negated": "SELECT 'out' AS y FROM {} WHERE NOT (x <= 5)",
+    "joined": "SELECT y FROM {} AS t, (SELECT 'out' AS y, 1 AS one) AS u WHERE x > 5 AND one = 1",
 }
 
 
@@ -299,6 +300,28 @@ def test_an_optimiser_that_is_switched_on_again_is_found_out(
     # And without the probe one record would move others.
     monkeypatch.setattr(engines, "check_duckdb", lambda: None)
     assert max(moved_by_one_record("relation", tmp_path, one) for one in EXPRESSIONS.values()) > 1
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        "SELECT a.k FROM a, b WHERE a.k = b.k",
+        "SELECT a.k FROM a, b WHERE a.k = b.k AND w IN (1, 2, 3, 4, 5, 6, 7, 8, 9) AND v > 0",
+        "SELECT * FROM (SELECT a.k, b.k AS other FROM a CROSS JOIN b) WHERE k = other",
+        "SELECT a.k FROM a LEFT JOIN c ON w = c.k, b WHERE a.k = b.k",
+        "SELECT k FROM a WHERE EXISTS (SELECT 1 FROM b, c WHERE a.k = b.k AND v = c.k)",
+    ],
+    ids=["comma", "list", "projection", "left", "exists"],
+)
+def test_a_join_in_a_view_is_no_cross_product(view: str) -> None:
+    """What would be billions of pairs of records takes no longer than a join, with most optimisers off."""
+    engine = duckdb.connect()
+    engine.execute("CREATE TABLE a AS SELECT range AS k, range % 10 AS w FROM range(200_000)").fetchall()
+    engine.execute("CREATE TABLE b AS SELECT range AS k, range % 7 AS v FROM range(200_000)").fetchall()
+    engine.execute("CREATE TABLE c AS SELECT range AS k FROM range(200_000)").fetchall()
+    with engines.settings_for_reading(engine.execute):
+        plan = engine.execute(f"EXPLAIN {view}").fetchall()[0][1]
+    assert "Hash Join" in plan and "Cross Product" not in plan and "Nested Loop" not in plan
 
 
 def test_a_connection_of_duckdb_is_left_as_it_was() -> None:

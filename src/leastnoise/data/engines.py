@@ -37,7 +37,10 @@ _AS_TEXT = ("HUGEINT", "UHUGEINT", "BIGNUM", "VARINT", "TIME WITH TIME ZONE")
 _SETTINGS = {"arrow_large_buffer_size": "true", "arrow_lossless_conversion": "false"}
 # The optimisers of DuckDB that rewrite a query by its form alone, or choose an order of joins. All others are
 # off while it is read, for the caller's own expressions too: some judge values by a table's statistics, which
-# leave NaN out, and the next version may bring more of them.
+# leave NaN out, and the next version may bring more of them. Pushing filters down is one of those, for a file
+# skips records by what is pushed to it; that `FROM a, b WHERE a.k = b.k` is a join and no cross product is found
+# by the order of joins, once projections are out of its way. Lists of constants become joins by `in_clause`,
+# which would hide that: they are compared one by one instead, 10 of them in 0.05 s per million records.
 _HARMLESS = frozenset(
     {
         "build_side_probe_side",
@@ -47,9 +50,9 @@ _HARMLESS = frozenset(
         "deliminator",
         "expression_rewriter",
         "filter_pullup",
-        "in_clause",
         "join_order",
         "materialized_cte",
+        "projection_pullup",
         "unnest_rewriter",
         "unused_columns",
     }
