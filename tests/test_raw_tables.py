@@ -22,15 +22,15 @@ from leastnoise.core.errors import DataError
 from leastnoise.data import frames
 from leastnoise.data.file_format import FileFormat
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
-from leastnoise.data.sources import raw_table as opened
+from leastnoise.data.sources import opened_table
 from leastnoise.data.sqlite_rows import SqliteTable
 from support import extra, refuses
 
 
 def table_of(source: Any, names: Sequence[str]) -> RawTable:
-    found = opened(source, names, FileFormat())
-    assert found is not None
-    return found
+    table = opened_table(source, names, FileFormat())
+    table.types(names)
+    return table
 
 
 def columns_read(source: Any, names: Sequence[str], marks: Sequence[str] = ()) -> list[list[Any]]:
@@ -370,14 +370,9 @@ def test_a_stream_is_read_once_and_only_what_is_asked_for(tmp_path: Path) -> Non
         table.types(["y"])
 
 
-def test_engines_keep_their_own_tables(tmp_path: Path) -> None:
-    import duckdb
-
-    assert opened(duckdb.connect().sql("SELECT 1 AS x"), ["x"], FileFormat()) is None
-    assert opened("postgres://host/database?table=people", ["x"], FileFormat()) is None
-    assert opened(3, ["x"], FileFormat()) is None
+def test_a_format_is_for_files_only() -> None:
     with refuses(DataError, "format", ..., "files only"):
-        opened(pa.table({"x": [1]}), ["x"], FileFormat(separator=";"))
+        opened_table(pa.table({"x": [1]}), ["x"], FileFormat(separator=";"))
 
 
 def test_values_of_sqlite_are_written_out_one_by_one(tmp_path: Path) -> None:

@@ -55,11 +55,11 @@ Messages hold nothing true about the table: what an engine says is withheld.
 A file imports only files that stand above it here:
 
     raw_table         what every table offers: raw columns, some records at a time
-    connections       errors of engines, withheld; connections that are lost, and made again
     arrow_values      what Arrow arrays hold, as NumPy's and Python's values
     placing           which cell a value belongs to: one elementwise function
     people            whose record it is
     columns           how a schema meets columns: by name and by type
+    connections       tables of Ibis on every engine; connections made again, and errors withheld
     probe             whether an engine judges each record by itself
     file_format       how files are written, as it is declared
     file_names        which files, and what their names and folders say
@@ -73,17 +73,16 @@ A file imports only files that stand above it here:
     files             the records of files, and what only their folders say
     frames            pandas, polars and Arrow tables
     sqlite_rows       values of a table of SQLite, one by one
-    sources           which table is read here, and which by an engine
     addresses         tables by address: databases, lakes and other machines
     scan_progress     progress while a table is counted
     table_cover       which blocks to count, so that every asked table is a sum of one
     counting          how many records each cell of a block holds
     limiting          at most so many records of each person
     counted_tables    the counts of all tables of a question
-    ibis_tables       what tables of Ibis share
     postgres          PostgreSQL, as it copies records out
     spark             Spark: every partition places and counts its own records
     engines           DuckDB and other engines of Ibis
+    sources           the table that a source is
     handle            `vectorize`, and the lazy handle it makes
     count_vectors     counts given one by one
     schema_fit        how far a table keeps to its schema, for its owner's eyes
@@ -91,6 +90,7 @@ A file imports only files that stand above it here:
 """
 
 from leastnoise.data.addresses import shown_address
+from leastnoise.data.arrow_files import stated_types
 from leastnoise.data.columns import other_separator
 from leastnoise.data.connections import withheld
 from leastnoise.data.count_vectors import counts_from_vector, is_count_vector
@@ -100,7 +100,6 @@ from leastnoise.data.handle import Data, vectorize
 from leastnoise.data.raw_table import DroppedRecords
 from leastnoise.data.scan_progress import ScanProgress
 from leastnoise.data.schema_fit import ColumnFit, SchemaFit, fit_of
-from leastnoise.data.sources import stated_types
 from leastnoise.data.spreadsheets import sheet_header
 from leastnoise.data.table_cover import summed
 from leastnoise.data.text_files import MAX_RECORD, TextFile

@@ -39,6 +39,15 @@ def stated_schema(path: str) -> Any:
     raise damaged
 
 
+def stated_types(path: str) -> list[tuple[str, Any]]:
+    """The name and the Arrow type of every column of a file; no record is read.
+
+    Raises:
+        DataError: if the file is damaged.
+    """
+    return [(field.name, field.type) for field in stated_schema(path)]
+
+
 def stored_types(path: str, names: Sequence[str]) -> list[Any]:
     """The types that these columns are read as.
 

@@ -1,6 +1,6 @@
-"""What engines say of an error is withheld; lost connections are told and made again.
+"""Tables of Ibis on every engine: columns by name, connections made again, and errors of engines withheld.
 
-So one handle outlives a restart:
+A connection that is lost is told, and made again, so that one handle outlives a restart:
 
 PostgreSQL   a connection that does not answer is made anew, with the settings it was made with
 Spark        a session that was stopped is replaced by the one that is active now
@@ -9,13 +9,17 @@ DuckDB       a file that was closed is opened again
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any, NamedTuple, TypeVar
 
+import pyarrow as pa
+
 from leastnoise.core.errors import DataError, DataUnavailableError, LeastnoiseError
 from leastnoise.core.extras import missing_package
-from leastnoise.data.raw_table import BATCH_RECORDS
+from leastnoise.data.columns import column_places
+from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
 
 _T = TypeVar("_T")
 
@@ -24,8 +28,8 @@ ENGINES = ("duckdb", "pyspark", "databricks", "postgres", "bigquery", "snowflake
 # Engines with an extra of their own; Ibis has one for each of the others.
 _EXTRAS = {"pyspark": "spark", "postgres": "postgres"}
 
-# The optimiser of DuckDB that judges values by what a table's statistics say of all of them.
-STATISTICS = "statistics_propagation"
+# A type that stands for all of lists and records: no schema means them.
+NESTED = pa.list_(pa.null())
 
 
 def withheld(step: str, run: Callable[[], _T]) -> _T:
@@ -207,3 +211,80 @@ def read_from(backend: Any, run: Callable[[], Iterator[_T]]) -> Iterator[_T]:
     if missing is None:
         raise connection_lost(backend)
     raise missing_package(missing, requirement=requirement_of(backend.name), why="reading this Ibis table")
+
+
+# ------------------------------------------------------------------ tables of Ibis
+
+
+class IbisTable(RawTable):
+    """A table or an expression of Ibis.
+
+    Attributes:
+        backend: its connection.
+    """
+
+    kind = "ibis Table"
+
+    def __init__(self, table: Any) -> None:
+        self._table = table
+        self.backend = table.get_backend()
+
+    @abstractmethod
+    def _types(self, names: Sequence[str]) -> list[Any]:
+        """The Arrow type of each of some different columns."""
+
+    @abstractmethod
+    def _read(
+        self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
+    ) -> Iterator[list[Any]]:
+        """What `batches` yields, of different columns."""
+
+    def types(self, names: Sequence[str]) -> list[tuple[Any, ...]]:
+        """See `RawTable.types`; the engine is asked for its types, and for no record."""
+        kinds, once = self._table.schema(), self._once(names)
+        found = dict(zip(once, asked_of(self.backend, lambda: self._types(once)), strict=True))
+        # Ibis hands out JSON as text.
+        return [(NESTED if kinds[name].is_json() else found[name],) for name in names]
+
+    def batches(
+        self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
+    ) -> Iterator[list[Any]]:
+        """See `RawTable.batches`; the connection must not be used for anything else meanwhile."""
+        once = self._once(names)
+        places = [once.index(name) for name in names]
+        own = dict(reversed(list(zip(names, marks, strict=False))))
+        marks = [own.get(name, ".") for name in once]
+        for columns in read_from(self.backend, lambda: self._read(once, marks, dropped)):
+            yield [columns[place] for place in places]
+
+    def _once(self, names: Sequence[str]) -> list[str]:
+        """The names of columns that are there, each once: the person may also be an attribute."""
+        column_places(self._table.columns, names)
+        return list(dict.fromkeys(names))
+
+    def _query(self, names: Sequence[str]) -> str:
+        """SQL for some columns."""
+        # Tables that Ibis holds in memory become known to the engine before.
+        self.backend._run_pre_execute_hooks(self._table)
+        return str(self.backend.compile(self._table.select(*names)))
+
+
+def known_type(name: str, made: Callable[[], Any]) -> Any:
+    """The Arrow type that ``made`` returns for a column.
+
+    Raises:
+        DataError: if it fails: then nothing is known of the column's own type.
+    """
+    with suppress(Exception):
+        return made()
+    raise unknown_type(name)
+
+
+def unknown_type(name: str) -> DataError:
+    """The error of a column of which no type is known here."""
+    return DataError(
+        f"column {name!r} holds values of a type that is not known here",
+        field=name,
+        given="unknown",
+        remedy="make a plain column of it in the table, or declare another",
+    )

@@ -18,16 +18,11 @@ from functools import cache
 from typing import Any
 
 from leastnoise.core.errors import DataError
-from leastnoise.data.addresses import opened_address, opened_lake
 from leastnoise.data.columns import column_places
-from leastnoise.data.connections import ENGINES, reader_of
-from leastnoise.data.file_format import FileFormat
-from leastnoise.data.file_names import is_address, lake_of
-from leastnoise.data.ibis_tables import IbisTable, unknown_type
+from leastnoise.data.connections import ENGINES, IbisTable, known_type, reader_of
 from leastnoise.data.postgres import PostgresTable
 from leastnoise.data.probe import PAIRS, check_engine
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
-from leastnoise.data.sources import raw_table
 from leastnoise.data.spark import SparkTable
 
 # Types of DuckDB that its Arrow has no type of the same values for: asked for as their text.
@@ -38,9 +33,9 @@ _SETTINGS = {"arrow_large_buffer_size": "true", "arrow_lossless_conversion": "fa
 # The optimisers of DuckDB that rewrite a query by its form alone, or choose an order of joins. All others are
 # off while it is read, for the caller's own expressions too: some judge values by a table's statistics, which
 # leave NaN out, and the next version may bring more of them. Pushing filters down is one of those, for a file
-# skips records by what is pushed to it; that `FROM a, b WHERE a.k = b.k` is a join and no cross product is found
-# by the order of joins, once projections are out of its way. Lists of constants become joins by `in_clause`,
-# which would hide that: they are compared one by one instead, 10 of them in 0.05 s per million records.
+# skips records by what is pushed to it. That `FROM a, b WHERE a.k = b.k` is a join and no cross product is
+# found by the order of joins, once projections are out of its way. Lists of constants, of which `in_clause`
+# makes joins that hide it, are compared one by one: 10 constants in 0.05 s per million records.
 _HARMLESS = frozenset(
     {
         "build_side_probe_side",
@@ -59,25 +54,6 @@ _HARMLESS = frozenset(
 )
 # The name under which a relation's connection knows the relation while a question is asked of it.
 _VIEW = "leastnoise_relation"
-
-
-def engine_table(source: Any, names: Sequence[str]) -> RawTable | None:
-    """The table of an address, of a lake's folder, of a relation or of Ibis; None for anything else.
-
-    Args:
-        names: the columns that will be asked for.
-    """
-    if is_address(source):
-        source = opened_address(source)
-    elif (lake := lake_of(source)) is not None:
-        source = opened_lake(source, lake, names)
-    for base in type(source).__mro__:
-        library = base.__module__.lstrip("_").partition(".")[0]
-        if (library, base.__name__) == ("ibis", "Table"):
-            return table_of_ibis(source)
-        if (library, base.__name__) == ("duckdb", "DuckDBPyRelation"):
-            return DuckRelation(source)
-    return raw_table(source, names, FileFormat())
 
 
 def table_of_ibis(table: Any) -> RawTable:
@@ -109,23 +85,13 @@ class WarehouseTable(IbisTable):
     def _types(self, names: Sequence[str]) -> list[Any]:
         """The Arrow types that Ibis has for the columns' own."""
         kinds = self._table.schema()
-        return [_arrow_type(name, kinds[name]) for name in names]
+        return [known_type(name, kinds[name].to_pyarrow) for name in names]
 
     def _read(
         self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
     ) -> Iterator[list[Any]]:
         for batch in self._table.select(*names).to_pyarrow_batches(chunk_size=BATCH_RECORDS):
             yield batch.columns
-
-
-def _arrow_type(name: str, kind: Any) -> Any:
-    try:
-        return kind.to_pyarrow()
-    except Exception:
-        found = None
-    if found is None:
-        raise unknown_type(name)
-    return found
 
 
 # ------------------------------------------------------------------ DuckDB

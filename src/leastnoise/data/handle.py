@@ -17,14 +17,12 @@ from leastnoise.data.columns import check_types, decimal_mark
 from leastnoise.data.connections import withheld
 from leastnoise.data.counted_tables import MAX_HELD_CELLS, CountedTables, check_held
 from leastnoise.data.counting import Question, placed_batches
-from leastnoise.data.engines import engine_table
 from leastnoise.data.file_format import FileFormat
-from leastnoise.data.files import FilesTable
 from leastnoise.data.limiting import limited
 from leastnoise.data.people import Person, checked_person
 from leastnoise.data.raw_table import DroppedRecords, RawTable
 from leastnoise.data.scan_progress import ScanProgress, ScanWatch
-from leastnoise.data.sources import ACCEPTED, raw_table
+from leastnoise.data.sources import opened_table
 from leastnoise.data.spark import SparkTable
 from leastnoise.data.table_cover import Subset, covering_blocks, n_cells
 from leastnoise.query import CellClasses, Schema
@@ -313,13 +311,7 @@ def vectorize(
 def _handle(source: Any, schema: Schema, who: Person | None, declared: FileFormat) -> Data:
     """The handle of `vectorize` on whatever it is that holds the table."""
     columns = schema.names if who is None else (*schema.names, who.column)
-    table = raw_table(source, columns, declared)
-    if table is None:
-        table = withheld("opening the table", lambda: engine_table(source, columns))
-    if table is None:
-        raise DataError.must("table", f"be {ACCEPTED}", given=type(source))
-    if declared != FileFormat() and not isinstance(table, FilesTable):
-        raise DataError.must("format", "be given for files only", given=type(source))
+    table = opened_table(source, columns, declared)
     check_types(schema, who, withheld("opening the table", lambda: table.types(columns)))
     return Data(schema, table.kind, table, who, table.is_held, declared)
 

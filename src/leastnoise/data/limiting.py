@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from leastnoise.core.extras import require
 from leastnoise.data.arrow_values import bits, stored
-from leastnoise.data.connections import STATISTICS, reader_of
+from leastnoise.data.connections import reader_of
 from leastnoise.data.counting import Placed, Question
 from leastnoise.data.placing import code_type
 
@@ -26,7 +26,7 @@ SETTINGS = (
     "autoinstall_known_extensions=false",
     "autoload_known_extensions=false",
     "enable_progress_bar=false",
-    f"disabled_optimizers='{STATISTICS}'",
+    "disabled_optimizers='statistics_propagation'",
     "enable_external_access=false",
     "lock_configuration=true",
 )

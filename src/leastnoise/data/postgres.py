@@ -29,8 +29,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leastnoise.data.connections import NESTED, IbisTable, unknown_type
 from leastnoise.data.csv_records import CsvReader
-from leastnoise.data.ibis_tables import NESTED, IbisTable, unknown_type
 from leastnoise.data.raw_table import DroppedRecords
 
 # Settings under which values are written out, for one statement.

@@ -22,9 +22,8 @@ import pyarrow as pa
 
 from leastnoise.core.errors import DataError
 from leastnoise.data.arrow_values import stored
-from leastnoise.data.connections import asked_of
+from leastnoise.data.connections import IbisTable, asked_of, known_type
 from leastnoise.data.counting import Placed, Question, Tally, count_batches, placed_batches
-from leastnoise.data.ibis_tables import IbisTable, unknown_type
 from leastnoise.data.probe import PAIRS, check_engine
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords
 
@@ -56,8 +55,13 @@ class SparkTable(IbisTable):
         return f"leastnoise_{id(self)}"
 
     def _types(self, names: Sequence[str]) -> list[Any]:
+        from pyspark.sql.pandas.types import to_arrow_type
+
         fields = self._frame(names).schema.fields
-        return [_arrow_type(name, field.dataType) for name, field in zip(names, fields, strict=True)]
+        return [
+            known_type(name, functools.partial(to_arrow_type, field.dataType))
+            for name, field in zip(names, fields, strict=True)
+        ]
 
     def _read(
         self, names: Sequence[str], marks: Sequence[str], dropped: DroppedRecords
@@ -129,18 +133,6 @@ class SparkTable(IbisTable):
                         session.conf.unset(name)
                     else:
                         session.conf.set(name, known)
-
-
-def _arrow_type(name: str, kind: Any) -> Any:
-    from pyspark.sql.pandas.types import to_arrow_type
-
-    try:
-        return to_arrow_type(kind)
-    except Exception:
-        found = None
-    if found is None:
-        raise unknown_type(name)
-    return found
 
 
 # ------------------------------------------------------------------ what executors need
