@@ -30,7 +30,7 @@ from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, PlanFileError, PrivacyError, UnrecordedSpending
 from leastnoise.core.random_bits import SystemBits
-from leastnoise.data import counted_tables, handle, limiting, placing
+from leastnoise.data import counting, handle, limiting, placing
 from leastnoise.planning import Plan, plan_checks
 from leastnoise.planning import plan as plan_module
 from leastnoise.privacy import CellCosts, Charge, Ledger, gaussian_delta_bounds
@@ -869,7 +869,7 @@ BUGS = [
         "only cells that occur are listed",
         empty_cells_are_counted,
         "test_data.py::test_empty_table_keeps_every_cell",
-        _changed(counted_tables.CountedTables, "table", _moved_together),
+        _changed(counting.CountedTables, "table", _moved_together),
     ),
     Bug(
         "nulls counted",

@@ -33,7 +33,6 @@ from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import InputError, MethodError
 from leastnoise.core.operators import arranged
 from leastnoise.data import (
-    counted_tables,
     counting,
     frames,
     handle,
@@ -695,10 +694,10 @@ PATH = [
     counting.add_cells,
     counting.placed_batches,
     limiting.limited,
-    counted_tables.CountedTables.add,
-    counted_tables.CountedTables._add_up,
-    counted_tables.CountedTables._add_block,
-    counted_tables.CountedTables.table,
+    counting.CountedTables.add,
+    counting.CountedTables._add_up,
+    counting.CountedTables._add_block,
+    counting.CountedTables.table,
     spark.SparkTable._counts,
     spark._counts_of_columns,
     spark._counts_of_cells,

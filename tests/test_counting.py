@@ -18,7 +18,7 @@ import pytest
 
 import leastnoise as ln
 from leastnoise.core.errors import DataError
-from leastnoise.data import counted_tables, limiting, table_cover, vectorize
+from leastnoise.data import counting, limiting, table_cover, vectorize
 from leastnoise.data.files import FilesTable
 from leastnoise.privacy import Ledger
 from leastnoise.query import Schema
@@ -57,8 +57,8 @@ def test_tables_are_counted_as_by_hand(seed: int, monkeypatch: pytest.MonkeyPatc
     whole = [row for row in rows if all(row[name] < size for name, size in sizes.items())]
     monkeypatch.setattr(table_cover, "MERGED_CELLS", rng.choice([1, 2**10, 2**14]))
     for held_cells, at_once in ((2**24, 2**20), (0, 7), (0, 2**20)):
-        monkeypatch.setattr(counted_tables, "MAX_HELD_CELLS", held_cells)
-        monkeypatch.setattr(counted_tables, "_RECORDS_AT_ONCE", at_once)
+        monkeypatch.setattr(counting, "MAX_HELD_CELLS", held_cells)
+        monkeypatch.setattr(counting, "_RECORDS_AT_ONCE", at_once)
         found = vectorize(frame, schema).counted(asked, ["b", "d"])
         assert found.n_rest == len(rows) - len(whole)
         assert found.n_left_out == tuple(sum(row[name] == sizes[name] for row in rows) for name in "bd")

@@ -538,7 +538,7 @@ def test_a_wrong_sum_is_noticed(fault: str, monkeypatch: pytest.MonkeyPatch) -> 
             return own(x, block, tuple(sorted(subset)), schema).reshape([schema[n].size for n in subset])
         return own(x[::-1] if fault == "cells" else np.roll(x, 1), block, subset, schema)
 
-    monkeypatch.setattr("leastnoise.data.counted_tables.summed", broken)
+    monkeypatch.setattr("leastnoise.data.counting.summed", broken)
     with pytest.raises(AssertionError):
         check_tables(vectorize(relation(records()), SMALL), brute_force(records(), SMALL))
 

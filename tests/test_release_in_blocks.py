@@ -33,7 +33,7 @@ from leastnoise.core.errors import (
     PlanFileError,
     TooLargeError,
 )
-from leastnoise.data import counted_tables, vectorize
+from leastnoise.data import counting, vectorize
 from leastnoise.planning import choice
 from leastnoise.planning.families import dense
 from leastnoise.privacy import Ledger
@@ -192,7 +192,7 @@ def test_very_many_tables_are_counted_as_few_are(monkeypatch: pytest.MonkeyPatch
         data = vectorize(frame, SCHEMA, person=person)
         usual = data.counted(subsets, ["a3", "a0"], records_per_person=most)
         with monkeypatch.context() as patch:
-            patch.setattr(counted_tables, "MAX_HELD_CELLS", 0)
+            patch.setattr(counting, "MAX_HELD_CELLS", 0)
             held = data.counted(subsets, ["a3", "a0"], records_per_person=most)
         assert all(np.array_equal(held.table(s), t) for s, t in zip(subsets, usual.tables, strict=True))
         assert held.rest == (usual.n_rest, *usual.n_left_out)

@@ -67,18 +67,15 @@ A file imports only files that stand above it here:
     text_files        the bytes of a file as UTF-8
     csv_blocks        the records and fields of a block of bytes, all at once
     csv_records       records and fields, by one pass over the bytes
-    json_lines        records of JSON, one a line
     written_text      values of any type, written out as text
-    arrow_files       columns of Parquet and Feather files
-    files             the records of files, and what only their folders say
+    files             tables in files, Parquet, Feather and JSON Lines themselves, and what only folders say
     frames            pandas, polars and Arrow tables
     sqlite_rows       values of a table of SQLite, one by one
     addresses         tables by address: databases, lakes and other machines
     scan_progress     progress while a table is counted
     table_cover       which blocks to count, so that every asked table is a sum of one
-    counting          how many records each cell of a block holds
+    counting          how many records each cell holds, and the counts of all tables of a question
     limiting          at most so many records of each person
-    counted_tables    the counts of all tables of a question
     postgres          PostgreSQL, as it copies records out
     spark             Spark: every partition places and counts its own records
     engines           DuckDB and other engines of Ibis
@@ -90,12 +87,12 @@ A file imports only files that stand above it here:
 """
 
 from leastnoise.data.addresses import shown_address
-from leastnoise.data.arrow_files import stated_types
 from leastnoise.data.columns import other_separator
 from leastnoise.data.connections import withheld
 from leastnoise.data.count_vectors import counts_from_vector, is_count_vector
 from leastnoise.data.file_format import ENCODINGS, FileFormat
 from leastnoise.data.file_names import files_named, is_address, kind_of
+from leastnoise.data.files import stated_types
 from leastnoise.data.handle import Data, vectorize
 from leastnoise.data.raw_table import DroppedRecords
 from leastnoise.data.scan_progress import ScanProgress

@@ -10,7 +10,7 @@ handed to the caller and goes nowhere else; `repr` shows none of it.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ import pyarrow as pa
 from leastnoise.core.notebook import NotebookValue
 from leastnoise.data.arrow_values import NOWHERE, plain_array, python_values
 from leastnoise.data.connections import withheld
-from leastnoise.data.counting import Placed, Question
+from leastnoise.data.counting import Placed, Question, by_codes
 from leastnoise.data.handle import Data
 from leastnoise.data.limiting import sorting_engine
 from leastnoise.data.placing import Placer
@@ -123,13 +123,15 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
     question = Question(data.schema, (), person=data.who)
     dropped = DroppedRecords()
     columns = [_ColumnTally(name, data.schema[name], n_examples) for name in data.schema]
-    total = _Total()
+    # Records, and those that every attribute has a cell for.
+    numbers = np.zeros(2, dtype=np.int64)
 
     def records() -> Iterator[Placed]:
         for batch in data.batches(question, ScanWatch(None), dropped):
             codes = [own.add(column) for own, column in zip(columns, batch, strict=False)]
-            placed = total.add(columns, codes)
-            yield placed if data.who is None else placed._replace(who=data.who.ids(batch[-1]))
+            placed = by_codes(codes, question, None if data.who is None else data.who.ids(batch[-1]))
+            numbers[:] += len(placed.is_rest), np.count_nonzero(~placed.is_rest)
+            yield placed
 
     person = None
     if data.who is None:
@@ -137,23 +139,8 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
             pass
     else:
         person = _persons(records(), data.schema.shape, records_per_person)
-    return SchemaFit(total.n_records, total.n_counted, tuple(own.fit() for own in columns), person, dropped)
-
-
-class _Total:
-    """How many records there are, and how many of them every attribute has a cell for."""
-
-    def __init__(self) -> None:
-        self.n_records = self.n_counted = 0
-
-    def add(self, columns: Iterable[_ColumnTally], codes: list[Any]) -> Placed:
-        """Some records in their cells."""
-        is_rest = np.zeros(len(codes[0]), dtype=np.bool_)
-        for own, code in zip(columns, codes, strict=True):
-            is_rest |= code == own.none
-        self.n_records += len(is_rest)
-        self.n_counted += int(np.count_nonzero(~is_rest))
-        return Placed(codes, is_rest)
+    n_records, n_counted = numbers.tolist()
+    return SchemaFit(n_records, n_counted, tuple(own.fit() for own in columns), person, dropped)
 
 
 class _ColumnTally:

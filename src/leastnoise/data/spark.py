@@ -23,7 +23,7 @@ import pyarrow as pa
 from leastnoise.core.errors import DataError
 from leastnoise.data.arrow_values import stored
 from leastnoise.data.connections import IbisTable, asked_of, known_type
-from leastnoise.data.counting import Placed, Question, Tally, count_batches, placed_batches
+from leastnoise.data.counting import Question, Tally, by_codes, placed_batches, tallied
 from leastnoise.data.probe import PAIRS, check_engine
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords
 
@@ -258,7 +258,7 @@ def _columns(batches: Iterator[Any], places: Sequence[int]) -> Iterator[list[Any
 
 
 def _counts_of_columns(batches: Iterator[Any], question: Question, places: Sequence[int]) -> Iterator[Any]:
-    yield _filled(count_batches(_columns(batches, places), question))
+    yield _filled(tallied(placed_batches(_columns(batches, places), question), question))
 
 
 def _filled(tally: Tally) -> Any:
@@ -301,16 +301,10 @@ def _limited(frame: Any, question: Question) -> Any:
 
 def _counts_of_cells(batches: Iterator[Any], question: Question) -> Iterator[Any]:
     """The counts of records from their cells, -1 for none."""
-    sizes = [question.schema[name].size for name in question.schema.names]
-    tally = Tally(question)
-    for batch in batches:
-        cells = [stored(column) for column in batch.columns]
-        codes = [np.where(own < 0, size, own) for own, size in zip(cells, sizes, strict=True)]
-        is_rest = np.zeros(batch.num_rows, dtype=np.bool_)
-        for own in cells:
-            is_rest |= own < 0
-        tally.add(Placed(codes, is_rest))
-    yield _filled(tally)
+    sizes = question.schema.shape
+    cells = (map(stored, batch.columns) for batch in batches)
+    codes = ([np.where(x < 0, size, x) for x, size in zip(own, sizes, strict=True)] for own in cells)
+    yield _filled(tallied((by_codes(own, question) for own in codes), question))
 
 
 def _sent(batches: Iterator[Any]) -> Iterator[Any]:
