@@ -61,8 +61,7 @@ A file imports only files that stand above it here:
     columns           how a schema meets columns: by name and by type
     connections       tables of Ibis on every engine; connections made again, and errors withheld
     probe             whether an engine judges each record by itself
-    file_format       how files are written, as it is declared
-    file_names        which files, and what their names and folders say
+    file_names        which files, how they are written, and what their names and folders say
     spreadsheets      the rows of one sheet
     text_files        the bytes of a file as UTF-8
     csv_blocks        the records and fields of a block of bytes, all at once
@@ -81,7 +80,6 @@ A file imports only files that stand above it here:
     engines           DuckDB and other engines of Ibis
     sources           the table that a source is
     handle            `vectorize`, and the lazy handle it makes
-    count_vectors     counts given one by one
     schema_fit        how far a table keeps to its schema, for its owner's eyes
     version           which version of a table is counted, and by which rules
 """
@@ -89,9 +87,8 @@ A file imports only files that stand above it here:
 from leastnoise.data.addresses import shown_address
 from leastnoise.data.columns import other_separator
 from leastnoise.data.connections import withheld
-from leastnoise.data.count_vectors import counts_from_vector, is_count_vector
-from leastnoise.data.file_format import ENCODINGS, FileFormat
-from leastnoise.data.file_names import files_named, is_address, kind_of
+from leastnoise.data.counting import counts_from_vector, is_count_vector
+from leastnoise.data.file_names import ENCODINGS, FileFormat, files_named, is_address, kind_of
 from leastnoise.data.files import stated_types
 from leastnoise.data.handle import Data, vectorize
 from leastnoise.data.raw_table import DroppedRecords

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import json
 from codecs import BOM_UTF8
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -30,8 +30,7 @@ import pyarrow.parquet
 from leastnoise.core.errors import DataError
 from leastnoise.data.columns import column_places
 from leastnoise.data.csv_records import CsvReader
-from leastnoise.data.file_format import ENCODINGS, FileFormat, FolderValues
-from leastnoise.data.file_names import folder_values, kind_of
+from leastnoise.data.file_names import ENCODINGS, FileFormat, folder_values, kind_of
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
 from leastnoise.data.spreadsheets import sheet_header, sheet_rows
 from leastnoise.data.text_files import MAX_RECORD, TextFile
@@ -41,14 +40,17 @@ from leastnoise.data.written_text import TEXT, is_text, text_columns
 _ROWS = 10_000
 # The type of a column that is the same text for all records of a file.
 _SAME = pa.dictionary(pa.int8(), TEXT)
+# What the folders of a file say of all its records, by the name of the column; None where they say that there
+# is no value.
+FolderValues = Mapping[str, str | None]
 # Bytes of a column that are read from a Parquet file at a time, so that a row group need not be held.
-_BUFFER = 2**16
+_PARQUET_BUFFER = 2**16
 # Bytes of a value, on average, up to which a column of text is read by its dictionary: then nearly all of its
 # values are in one. 4 million records of three such columns took 0.03 s so, and 0.34 s value by value; a
 # column of different values took 0.17 s instead of 0.07.
 _CODED_BYTES = 3
 # Bytes of JSON that are read at once.
-_BLOCK = 2**20
+_JSON_BLOCK = 2**20
 
 
 class FilesTable(RawTable):
@@ -273,7 +275,7 @@ def _opened_parquet(path: str, names: Sequence[str]) -> Any:
         path,
         metadata=metadata,
         read_dictionary=coded,
-        buffer_size=_BUFFER,
+        buffer_size=_PARQUET_BUFFER,
         pre_buffer=False,
         # The nanoseconds of a year beyond 2262 do not fit into 64 bits.
         coerce_int96_timestamp_unit="us",
@@ -320,7 +322,7 @@ def _json_rows(
     file: TextFile, names: Sequence[str], dropped: DroppedRecords
 ) -> Generator[list[list[Any]], None, None]:
     """The values of these keys, some records at a time; None where there is none."""
-    for lines in _lines(file, dropped):
+    for lines in _json_lines(file, dropped):
         rows = []
         for line in lines:
             record = _record(line, dropped)
@@ -330,11 +332,11 @@ def _json_rows(
             yield rows
 
 
-def _lines(file: TextFile, dropped: DroppedRecords) -> Generator[list[bytes], None, None]:
+def _json_lines(file: TextFile, dropped: DroppedRecords) -> Generator[list[bytes], None, None]:
     """The lines of a file, some at a time, without those that are too long to be held."""
     rest, is_skipped, is_end = b"", False, False
     while not is_end:
-        piece = file.read(_BLOCK)
+        piece = file.read(_JSON_BLOCK)
         is_end = not piece
         lines = (rest + piece).split(b"\n")
         rest = b"" if is_end else lines.pop()

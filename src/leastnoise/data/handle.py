@@ -16,7 +16,7 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data.columns import check_types, decimal_mark
 from leastnoise.data.connections import withheld
 from leastnoise.data.counting import MAX_HELD_CELLS, CountedTables, Question, check_held, placed_batches
-from leastnoise.data.file_format import FileFormat
+from leastnoise.data.file_names import FileFormat
 from leastnoise.data.limiting import limited
 from leastnoise.data.people import Person, checked_person
 from leastnoise.data.raw_table import DroppedRecords, RawTable

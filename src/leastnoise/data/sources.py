@@ -9,8 +9,7 @@ from leastnoise.core.errors import DataError
 from leastnoise.data.addresses import opened_address, opened_lake
 from leastnoise.data.connections import withheld
 from leastnoise.data.engines import DuckRelation, table_of_ibis
-from leastnoise.data.file_format import FileFormat
-from leastnoise.data.file_names import FILES, are_files, files_named, is_address, lake_of
+from leastnoise.data.file_names import FILES, FileFormat, are_files, files_named, is_address, lake_of
 from leastnoise.data.files import FilesTable
 from leastnoise.data.frames import (
     ArrowBatch,

@@ -25,9 +25,8 @@ from typing import Any, NamedTuple
 import numpy.typing as npt
 
 from leastnoise.data.connections import withheld
-from leastnoise.data.count_vectors import is_count_vector
-from leastnoise.data.file_format import FileFormat
-from leastnoise.data.file_names import are_files, suffix_of
+from leastnoise.data.counting import is_count_vector
+from leastnoise.data.file_names import FileFormat, are_files, suffix_of
 from leastnoise.data.files import FilesTable
 from leastnoise.data.handle import Data
 
