@@ -130,7 +130,8 @@ def _fit(data: Data, records_per_person: int, n_examples: int) -> SchemaFit:
         for batch in data.batches(question, ScanWatch(None), dropped):
             codes = [own.add(column) for own, column in zip(columns, batch, strict=False)]
             placed = by_codes(codes, question, None if data.who is None else data.who.ids(batch[-1]))
-            numbers[:] += len(placed.is_rest), np.count_nonzero(~placed.is_rest)
+            numbers[0] += len(placed.is_rest)
+            numbers[1] += np.count_nonzero(~placed.is_rest)
             yield placed
 
     person = None
