@@ -99,9 +99,7 @@ def test_moments_of_postgres_are_the_numbers_that_it_tells(server: Server, seed:
 def test_a_wrong_calendar_is_noticed(fault: str, server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     days, odd = reading._days, reading._odd_moment
     if fault == "centuries":
-        monkeypatch.setattr(
-            reading, "_days", lambda y, m, d: days(y, m, d) + (y - (m <= 2)) // 100 - y // 100
-        )
+        monkeypatch.setattr(reading, "_days", lambda y, m, d: days(y, m, d) - (y - (m <= 2)) // 400)
     elif fault == "before":
         monkeypatch.setattr(reading, "_odd_moment", lambda text: odd(text.removesuffix(" BC")))
     else:

@@ -9,8 +9,8 @@ PostgreSQL type, value by value:
     numeric(p, s)     decimals; NaN is a null
     numeric           text, for each value may have other decimal places: the shortest text of the number, so
                       that equal numbers have one text, with the column's decimal mark; NaN is a null
-    dates, moments    days and microseconds, by arithmetic on the digits; infinity, and what 64 bits do not
-                      hold, are the last numbers there are, in no calendar
+    dates, moments    days and microseconds, by their digits; infinity, and what 64 bits do not hold, are the
+                      last numbers there are, in no calendar
     text              as it is; CHAR(n) without its padding
 """
 
@@ -29,6 +29,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from leastnoise.data.arrow_values import bits, stored
 from leastnoise.data.connections import NESTED, IbisTable, unknown_type
 from leastnoise.data.csv_records import CsvReader
 from leastnoise.data.raw_table import DroppedRecords
@@ -234,60 +235,26 @@ def _unpadded(texts: Any, mark: str) -> Any:
 
 # ------------------------------------------------------------------ dates and moments
 
-# The last number of a date, a moment or their opposites stands for infinity.
+# What the server writes of the years 1 to 9999; all else, a time of 24:00:00 too, is read one by one.
+_DAY = "[0-9]{4}-[0-9]{2}-[0-9]{2}"
+_CLOCK = " ([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]{1,6})?"
 _ODD_MOMENT = re.compile(r"(\d{4,})-(\d\d)-(\d\d)(?: (\d\d):(\d\d):(\d\d)(?:[.](\d{1,6}))?(?:[+]00)?)?( BC)?")
-# Where the digits of a year, a month and so on stand.
-_DIGITS = {
-    "year": (0, 4),
-    "month": (5, 2),
-    "day": (8, 2),
-    "hour": (11, 2),
-    "minute": (14, 2),
-    "second": (17, 2),
-}
-_DAY_WIDTH, _MOMENT_WIDTH = 10, 29
 
 
 def _dates(texts: Any, mark: str) -> Any:
     """Days since 1970."""
-    letters, n_letters = _letters(texts, _DAY_WIDTH)
-    is_usual = (n_letters == _DAY_WIDTH) & _are(letters, {4: "-", 7: "-"}, ("year", "month", "day"))
-    days = _days(*(_number(letters, part) for part in ("year", "month", "day")))
-    days = _with_odd(days, is_usual, texts, lambda text: _odd_moment(text) // _MICROSECONDS_OF_DAY)
-    ends = np.iinfo(np.int32)
-    return _filled(np.clip(days, ends.min, ends.max).astype(np.int32), pa.date32(), texts)
-
-
-def _moments(texts: Any, mark: str) -> Any:
-    """Microseconds since 1970, of UTC where there is a zone."""
-    letters, n_letters = _letters(texts, _MOMENT_WIDTH)
-    marks = {4: "-", 7: "-", 10: " ", 13: ":", 16: ":"}
-    is_usual = (n_letters >= 19) & (n_letters <= _MOMENT_WIDTH) & _are(letters, marks, tuple(_DIGITS))
-    fraction = np.zeros(len(letters), dtype=np.int64)
-    # A point, digits as far as they go, and then "+00" or nothing.
-    is_fraction = letters[:, 19] == ord(".")
-    n_read = 19 + is_fraction
-    for place in range(20, 26):
-        digit = letters[:, place].astype(np.int64) - ord("0")
-        is_fraction = is_fraction & (digit >= 0) & (digit <= 9)
-        fraction = 10 * fraction + np.where(is_fraction, digit, 0)
-        n_read = n_read + is_fraction
-    rest = n_letters - n_read
-    zone = [_at(letters, n_read + k) for k in range(3)]
-    is_zone = (zone[0] == ord("+")) & (zone[1] == ord("0")) & (zone[2] == ord("0")) & (rest == 3)
-    is_usual &= (rest == 0) | is_zone
-    days = _days(*(_number(letters, part) for part in ("year", "month", "day")))
-    hour, minute, second = (_number(letters, part) for part in ("hour", "minute", "second"))
-    moments = (24 * days + hour) * 3600 + 60 * minute + second
-    return _with_odd(1_000_000 * moments + fraction, is_usual, texts, _odd_moment)
+    days = _numbers(texts, f"^{_DAY}$", pa.date32(), lambda text: _odd_moment(text) // _MICROSECONDS_OF_DAY)
+    return _filled(days.astype(np.int32), pa.date32(), texts)
 
 
 def _local_moments(texts: Any, mark: str) -> Any:
-    return _filled(_moments(texts, mark), pa.timestamp("us"), texts)
+    kind = pa.timestamp("us")
+    return _filled(_numbers(texts, f"^{_DAY}{_CLOCK}$", kind, _odd_moment), kind, texts)
 
 
 def _zoned_moments(texts: Any, mark: str) -> Any:
-    return _filled(_moments(texts, mark), pa.timestamp("us", "UTC"), texts)
+    kind = pa.timestamp("us", "UTC")
+    return _filled(_numbers(texts, f"^{_DAY}{_CLOCK}[+]00$", kind, _odd_moment), kind, texts)
 
 
 def _times(texts: Any, mark: str) -> Any:
@@ -295,55 +262,27 @@ def _times(texts: Any, mark: str) -> Any:
     within = pc.binary_join_element_wise(
         pa.scalar("1970-01-01", texts.type), texts, pa.scalar(" ", texts.type)
     )
-    return _filled(_moments(within, mark), pa.time64("us"), texts)
+    return _filled(stored(_local_moments(within, mark)), pa.time64("us"), texts)
 
 
-def _letters(texts: Any, width: int) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.int64]]:
-    """The first bytes of every text, zero beyond its end, shape (n, width), and how many it has."""
-    texts = texts.cast(pa.large_string())
-    offsets = np.frombuffer(texts.buffers()[1], dtype=np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    held = texts.buffers()[2]
-    data = np.zeros(int(offsets[-1]) + width, dtype=np.uint8)
-    data[: int(offsets[-1])] = np.frombuffer(held or b"", dtype=np.uint8)[: int(offsets[-1])]
-    n_letters = np.diff(offsets)
-    letters = data[offsets[:-1, None] + np.arange(width)]
-    letters[np.arange(width) >= n_letters[:, None]] = 0
-    return letters, n_letters
+def _numbers(texts: Any, pattern: str, kind: Any, odd: Callable[[str], int]) -> npt.NDArray[np.int64]:
+    """Days or microseconds since 1970, by Arrow where a text is usual; of nulls, anything.
 
-
-def _at(letters: npt.NDArray[np.uint8], place: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """The letter at a place of each text."""
-    return letters[np.arange(len(letters)), np.minimum(place, letters.shape[1] - 1)]
-
-
-def _are(
-    letters: npt.NDArray[np.uint8], marks: dict[int, str], parts: Sequence[str]
-) -> npt.NDArray[np.bool_]:
-    """Whether some letters are these, and digits where parts of a moment stand."""
-    found = np.ones(len(letters), dtype=np.bool_)
-    for place, letter in marks.items():
-        found &= letters[:, place] == ord(letter)
-    for part in parts:
-        first, length = _DIGITS[part]
-        for place in range(first, first + length):
-            found &= (letters[:, place] >= ord("0")) & (letters[:, place] <= ord("9"))
-    return found
-
-
-def _number(letters: npt.NDArray[np.uint8], part: str) -> npt.NDArray[np.int64]:
-    first, length = _DIGITS[part]
-    number = np.zeros(len(letters), dtype=np.int64)
-    for place in range(first, first + length):
-        number = 10 * number + letters[:, place] - ord("0")
-    return number
-
-
-def _days(year: Any, month: Any, day: Any) -> Any:
-    """The number of a day since 1970, in the calendar that goes on in both directions."""
-    # Years that begin in March have their leap day last.
-    y = year - (month <= 2)
-    m = (month + 9) % 12
-    return 365 * y + y // 4 - y // 100 + y // 400 + (153 * m + 2) // 5 + day - 1 - 719_468
+    Args:
+        pattern: of usual texts.
+        odd: reads any other one; what its type does not hold becomes the last number that it does.
+    """
+    # A day that no month has, which no server writes, would stop Arrow.
+    days = pc.utf8_slice_codeunits(texts, 0, 10)
+    days = pc.strptime(days, format="%Y-%m-%d", unit="s", error_is_null=True)
+    is_usual = pc.and_(pc.match_substring_regex(texts, pattern), days.is_valid())
+    usual = pc.if_else(is_usual, texts, pa.scalar(None, texts.type)).cast(kind)
+    numbers = stored(usual).astype(np.int64)
+    ends = np.iinfo(stored(usual).dtype)
+    is_odd = pc.and_(pc.invert(is_usual), texts.is_valid()).fill_null(False)
+    for place in np.flatnonzero(bits(is_odd)).tolist():
+        numbers[place] = min(max(odd(texts[place].as_py()), int(ends.min)), int(ends.max))
+    return numbers
 
 
 def _odd_moment(text: str) -> int:
@@ -360,17 +299,11 @@ def _odd_moment(text: str) -> int:
     return 1_000_000 * seconds + int((match[7] or "").ljust(6, "0"))
 
 
-def _with_odd(
-    numbers: npt.NDArray[np.int64],
-    is_usual: npt.NDArray[np.bool_],
-    texts: Any,
-    read: Callable[[str], int],
-) -> npt.NDArray[np.int64]:
-    """Numbers of usual texts, and those of others as they are read one by one, the last of 64 bits beyond."""
-    is_odd = ~is_usual & np.asarray(texts.is_valid())
-    for place in np.flatnonzero(is_odd).tolist():
-        numbers[place] = min(max(read(texts[place].as_py()), -(2**63)), 2**63 - 1)
-    return numbers
+def _days(year: int, month: int, day: int) -> int:
+    """The number of a day since 1970, in the calendar that goes on in both directions."""
+    # Years that begin in March have their leap day last.
+    y = year - (month <= 2)
+    return 365 * y + y // 4 - y // 100 + y // 400 + (153 * ((month + 9) % 12) + 2) // 5 + day - 1 - 719_468
 
 
 def _filled(numbers: npt.NDArray[Any], kind: Any, texts: Any) -> Any:
