@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
+from itertools import groupby
 from typing import Any
 
 from leastnoise.core.progress import Progress, gap_to_text
@@ -113,35 +115,29 @@ def _best(request: Request) -> Plan:
     """The plan of the method that serves best, with the noise that the goal allows."""
     if request.privacy.noise.is_pure:
         return best_with_laplace_noise(in_order(request), request)
-    return _best_with_gaussian_noise(request)
-
-
-def _best_with_gaussian_noise(request: Request) -> Plan:
-    """The best plan of the methods that search for the optimum; of the others where none of those can serve.
-
-    A plan that is proved to be the optimum ends the trying. Without a time limit, what would take minutes is
-    left out where there is a plan already.
-    """
     trials = Trials(request)
+    return trials.result_of(_gaussian_turns(trials))
+
+
+def _gaussian_turns(trials: Trials) -> Iterator[Callable[[], None]]:
+    """Try the methods that search for the optimum, and the others where none of those can serve.
+
+    Without a time limit, what would take minutes is left out where there is a plan already.
+    """
+    request = trials.request
     has_first = request.workload.shape[1] > SMALL and not _is_closed(request)
     if has_first:
-        trials.run_plain()
-    searched = False
-    for method in in_order(request):
-        is_search = method.name in SEARCHES
-        if not is_search and not searched:
-            searched = True
-            if trials.plans or trials.failed:
-                break
-        if trials.is_settled:
+        yield trials.run_plain
+    for are_searches, methods in groupby(in_order(request), lambda method: method.name in SEARCHES):
+        if not are_searches and (trials.plans or trials.failed):
             break
-        if method.is_data_dependent or request.unfit(method) is not None:
-            continue
-        if not trials.has_searched or _may_join(trials, method):
-            trials.run(method, _share(trials, method))
+        for method in methods:
+            if method.is_data_dependent or request.unfit(method) is not None:
+                continue
+            if not trials.has_searched or _may_join(trials, method):
+                yield partial(trials.run, method, _share(trials, method))
     if not has_first and trials.gap > _FAR:
-        trials.run_plain()
-    return trials.result()
+        yield trials.run_plain
 
 
 # The gap above which a plan is compared with plain noise, if it was not yet.

@@ -7,7 +7,7 @@ comes first; then what came of each.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -162,30 +162,29 @@ def best_with_laplace_noise(methods: Iterable[Method], request: Request) -> Plan
         MethodError: if no method meets the targets.
         DesignError: the first method's, if none finds a plan; what they take, if all take too much.
     """
-    willing = methods_to_try(methods, request)
+    trials = Trials(request)
+    return trials.result_of(_turns(trials, methods_to_try(methods, request)))
+
+
+def _turns(trials: Trials, willing: Sequence[Method]) -> Iterator[Callable[[], None]]:
+    """Try the methods in turn, then noise that misses the targets by the least factor, then refining."""
+    request = trials.request
     if willing:
         check_options(willing, request)
-    trials = Trials(request)
     is_span_due = is_span_first(request)
     for name, method, options in in_turn(willing, request):
-        if trials.is_settled:
-            break
-        if is_span_due and trials.plans and not method.is_quick:
+        if is_span_due and trials.plans and trials.left > 0 and not method.is_quick:
             is_span_due = False
-            _try_refinements(trials, trials.best(), within_span)
+            yield partial(_try_refinements, trials, within_span)
         if (trials.plans or trials.missed) and takes_too_long(method, willing, request):
             trials.leave_out(name, "too-long")
         else:
-            trials.run(method, SHARE, name=name, options=options)
+            yield partial(trials.run, method, SHARE, name=name, options=options)
     if trials.missed and not trials.plans:
-        _try_common_factor(trials, willing)
-    best = trials.best()
-    if may_refine(request) and not trials.is_settled:
-        if trials.left > 0:
-            _try_refinements(trials, best, partial(refinements, weights=_weights_to_refine(best)))
-        else:
-            trials.endings.append("deadline")
-    return trials.result()
+        yield partial(_try_common_factor, trials, willing)
+    if trials.plans and may_refine(request):
+        weights = _weights_to_refine(trials.best())
+        yield partial(_try_refinements, trials, partial(refinements, weights=weights))
 
 
 def _try_common_factor(trials: Trials, willing: Sequence[Method]) -> None:
@@ -208,8 +207,12 @@ def _try_common_factor(trials: Trials, willing: Sequence[Method]) -> None:
 _Refine = Callable[[Request, Sequence[Array], Deadline], Iterable[tuple[str, Callable[[], Proposed | None]]]]
 
 
-def _try_refinements(trials: Trials, best: Plan, refine: _Refine) -> None:
+def _try_refinements(trials: Trials, refine: _Refine) -> None:
     """Move the rows of the best plan, and of the others."""
+    if trials.left <= 0:
+        trials.leave_out("refined directly", "no-time")
+        return
+    best = trials.best()
     request = replace(trials.request, known=best.certificate.achieved)
     needs = refinement_needs(request)
     deadline = trials.deadline

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -41,24 +41,22 @@ _NEAR_OPTIMAL = 5e-3
 
 
 class Trials:
-    """What was tried so far for a request: a list, with the plan of each.
-
-    Attributes:
-        endings: how each attempt ended; one that was left out for want of time ended at the deadline.
-        failed: why attempts found no plan, or one that misses the targets.
-    """
+    """What was tried so far for a request: a list, with the plan of each, or why there is none."""
 
     def __init__(self, request: Request) -> None:
         self.request, self.deadline = request, request.deadline
-        self.endings: list[Ended] = []
-        self.failed: list[DesignError] = []
-        self._listed: list[tuple[Trial, Plan | None]] = []
+        self._listed: list[tuple[Trial, Plan | DesignError | None]] = []
         self._n_told = 0
 
     @property
     def plans(self) -> list[Plan]:
         """All plans that were found."""
-        return [plan for _, plan in self._listed if plan is not None]
+        return [found for _, found in self._listed if isinstance(found, Plan)]
+
+    @property
+    def failed(self) -> list[DesignError]:
+        """Why attempts found no plan, or one that misses the targets."""
+        return [found for _, found in self._listed if isinstance(found, DesignError)]
 
     @property
     def missed(self) -> list[MissesTargets]:
@@ -95,6 +93,17 @@ class Trials:
     def has_searched(self) -> bool:
         """Whether a method other than plain noise was tried, whatever came of it."""
         return any(trial.name != PLAIN.name for trial, _ in self._listed)
+
+    def result_of(self, turns: Iterable[Callable[[], None]]) -> Plan:
+        """The best plan after some turns, of which each tries something; none is taken that can gain nothing.
+
+        Raises:
+            DesignError: as `best`.
+        """
+        left = iter(turns)
+        while not self.is_settled and (turn := next(left, None)) is not None:
+            turn()
+        return self.result()
 
     def run_plain(self) -> None:
         """Have plain noise for a first plan, or in place of a worse one; else nothing is said of it."""
@@ -171,23 +180,31 @@ class Trials:
         except DesignError as error:
             if isinstance(error, InfeasibleError) and not self.plans:
                 raise
-            self.failed.append(error)
-            self._keep(name, "misses-targets" if isinstance(error, MissesTargets) else "failed")
+            self._keep(name, "misses-targets" if isinstance(error, MissesTargets) else "failed", error)
         else:
             if plan is not None:
                 self._keep(name, "beaten", plan)
-                self.endings += [] if plan.ended is None else [plan.ended]
 
     def leave_out(self, name: str, outcome: Outcome, reason: str = "") -> None:
         """Take note of a method that is not tried; with more time or memory it may do better."""
         self._keep(name, outcome, reason=reason)
-        if outcome != "too-long":
-            # By the clock, or by what memory is free: the same request may have another plan the next time.
-            self.endings.append("deadline")
 
-    def _keep(self, name: str, outcome: Outcome, plan: Plan | None = None, reason: str = "") -> None:
-        achieved = None if plan is None else plan.certificate.achieved
-        self._listed.append((Trial(name, outcome, achieved, reason), plan))
+    def _keep(
+        self, name: str, outcome: Outcome, found: Plan | DesignError | None = None, reason: str = ""
+    ) -> None:
+        achieved = found.certificate.achieved if isinstance(found, Plan) else None
+        self._listed.append((Trial(name, outcome, achieved, reason), found))
+
+    @property
+    def ended(self) -> Ended:
+        """How all attempts together ended.
+
+        What is left out by the clock, or by what memory is free, ends it at the deadline: the same request
+        may have another plan the next time.
+        """
+        endings = [plan.ended for plan in self.plans if plan.ended is not None]
+        is_late = any(trial.outcome in ("no-time", "too-much") for trial, _ in self._listed)
+        return worst_ending([*endings, "deadline"] if is_late else endings)
 
     def has_tried(self, name: str) -> bool:
         """Whether a method was tried or left out."""
@@ -238,12 +255,12 @@ class Trials:
         is_better = proof.certificate.lower_bound > best.certificate.lower_bound * (1 + _SAME_BOUND)
         proved = best.with_witness(proof.witness) if is_better else best
         tried = tuple(
-            replace(trial, outcome="kept") if plan is best else trial for trial, plan in self._listed
+            replace(trial, outcome="kept") if found is best else trial for trial, found in self._listed
         )
         # What could not be tried, or was cut short, might have been better; not than the optimum.
         if self.is_settled:
             ended = best.ended
         else:
             # Plain noise ends at once, and the search for something better has ended without it.
-            ended = worst_ending([*self.endings, "exhausted"] if best.method == PLAIN.name else self.endings)
+            ended = worst_ending([self.ended, "exhausted"]) if best.method == PLAIN.name else self.ended
         return proved.with_trials(tried, ended)
