@@ -42,7 +42,9 @@ from leastnoise.release import count_tables, intervals, measuring, noise, not_co
 from leastnoise.release import release as release_module
 from leastnoise.release.release import Receipt
 from leastnoise.report import auditing as audit
-from leastnoise.strategy import AxisForm, ProductBlock, Strategy, Structured, budget, centred_form, rounding
+from leastnoise.strategy import AxisForm, Strategy, budget, centred_form, rounding
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from ledger_stress import TABLE, charge_of, new_ledger
 from test_ledger import EDITS, edit, overspends
 from test_person import kept_by_engine, obeys, records

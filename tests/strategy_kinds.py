@@ -10,19 +10,12 @@ import numpy as np
 import leastnoise as ln
 from leastnoise.core.operators import Array
 from leastnoise.query import Axis, classes_of
-from leastnoise.strategy import (
-    AxisForm,
-    Measured,
-    OverClasses,
-    ProductBlock,
-    RowsAsAsked,
-    Strategy,
-    Structured,
-    WeightedTables,
-    centred_form,
-    identity_form,
-)
+from leastnoise.strategy import AxisForm, Measured, OverClasses, Strategy, centred_form, identity_form
 from leastnoise.strategy.combined_rows import combined_rows
+from leastnoise.strategy.query_rows import RowsAsAsked
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
+from leastnoise.strategy.structured.tables import WeightedTables
 
 # "one" has a single value, which no axis holds; region and sex may be tied although age stands between them.
 SCHEMA = ln.Schema(region=("n", "s", "w"), one=("x",), age=range(4), sex=("F", "M"))

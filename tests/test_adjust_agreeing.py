@@ -21,7 +21,7 @@ from leastnoise.release import Release, load_release
 from leastnoise.release.adjusting import least_squares, nonnegative
 from leastnoise.release.adjusting.adjust_progress import AdjustWatch
 from leastnoise.release.adjusting.information import information_of
-from leastnoise.strategy import Structured
+from leastnoise.strategy.structured.blocks import Structured
 from tolerances import CHANCE, ROUNDING
 
 # Least squares, which the tests of this file are about; the default is in test_adjust_entropy.

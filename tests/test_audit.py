@@ -46,7 +46,10 @@ from leastnoise.privacy import Ledger
 from leastnoise.release import counts, measuring, noise, not_counted
 from leastnoise.report import audit, auditing, worst_pair
 from leastnoise.report.auditing import AuditReport, detection_power
-from leastnoise.strategy import AxisForm, Strategy, Structured, WeightedTables
+from leastnoise.strategy import AxisForm, Strategy
+from leastnoise.strategy.structured.axis_tables import covering_sets
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.tables import WeightedTables
 from support import refuses
 from test_leaks import everything_in, float_uses, numbers_in
 from test_statistics import SeededBits
@@ -709,6 +712,7 @@ PATH = [
     Structured.measured_form,
     WeightedTables.measured_form,
     Structured.require_measurable,
+    covering_sets,
     AxisForm.entries,
 ]
 

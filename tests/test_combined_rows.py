@@ -25,7 +25,8 @@ from leastnoise.privacy import GDP
 from leastnoise.query import Marginal, MaxVariance, Schema, Where, Workload, assemble
 from leastnoise.release import adjust, measure
 from leastnoise.report import audit, summarize
-from leastnoise.strategy import CombinedRows, TableColumns
+from leastnoise.strategy import TableColumns
+from leastnoise.strategy.combined_rows import CombinedRows
 from support import refuses
 from tolerances import ROUNDING, SOLVER
 

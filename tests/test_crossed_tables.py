@@ -18,8 +18,9 @@ from leastnoise.planning.families import crossed_tables
 from leastnoise.planning.families.product_requests import product_request
 from leastnoise.planning.p_identity.objective_function import rows_of
 from leastnoise.query import products_of
-from leastnoise.strategy import AxisForm, WeightedTables, centred_form
+from leastnoise.strategy import AxisForm, centred_form
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
+from leastnoise.strategy.structured.tables import WeightedTables
 from tolerances import ROUNDING
 
 # Central differences of a smooth function: the square of the step, and rounding over the step.

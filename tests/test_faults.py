@@ -41,7 +41,6 @@ import pytest
 import scipy.sparse
 
 import leastnoise as ln
-from leastnoise import strategy
 from leastnoise.core import container, random_bits
 from leastnoise.core import exact_integers as exact
 from leastnoise.core import whole_file as wholefile
@@ -78,7 +77,7 @@ from leastnoise.query.schema import schema as declared
 from leastnoise.release import counts as counts_module
 from leastnoise.release import measuring, noise
 from leastnoise.report import rendering
-from leastnoise.strategy import Strategy
+from leastnoise.strategy import Strategy, grid
 from support import extra
 from tolerances import ROUNDING, SOLVER
 
@@ -896,7 +895,7 @@ def test_row_40_a_scale_of_zero(noise_kind: Any) -> None:
     # A huge budget makes the grid finer, so that the scale never comes near zero.
     goal = ln.GDP(1e30) if noise_kind == "gaussian" else ln.PureDP(1e30)
     given = ln.design(matrix(MATRIX), goal)
-    assert given.strategy.scale >= 2 ** (strategy.LEAST_SCALE_BITS - 1)
+    assert given.strategy.scale >= 2 ** (grid.LEAST_SCALE_BITS - 1)
     assert spent_by_hand(given) <= allowed(goal)
 
 

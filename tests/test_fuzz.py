@@ -37,7 +37,9 @@ from leastnoise.privacy.ledger.rows import NOTHING, Row, sealed
 from leastnoise.query import Attribute, Axis
 from leastnoise.release import count_tables, measuring
 from leastnoise.release import release_file as reading
-from leastnoise.strategy import AxisForm, ProductBlock, Strategy, Structured
+from leastnoise.strategy import AxisForm, Strategy
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from ledger_stress import TABLE, charge_of, new_ledger
 from planted_bugs import brute_force
 

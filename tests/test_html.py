@@ -43,7 +43,7 @@ from leastnoise.report import plan_sentences as words
 from leastnoise.report.baseline_noise import baselines
 from leastnoise.report.charts import pictures
 from leastnoise.report.figures import gap_text, share_above, with_margin
-from leastnoise.strategy import Structured
+from leastnoise.strategy.structured.blocks import Structured
 from tolerances import ROUNDING
 
 SCHEMA = ln.Schema(age=range(20), sex=("F", "M"), region=("north", "south", "east"))

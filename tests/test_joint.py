@@ -14,7 +14,8 @@ import leastnoise as ln
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, MethodError, PlanFileError
 from leastnoise.query import products_of
-from leastnoise.strategy import AxisForm, JointProposal, Structured
+from leastnoise.strategy import AxisForm, JointProposal
+from leastnoise.strategy.structured.blocks import Structured
 from strategy_kinds import weighted_rows
 
 KINDS = ("prefix", "cells", "ranges", "windows", "halves", "none")

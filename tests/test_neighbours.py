@@ -22,7 +22,8 @@ from leastnoise.planning import Plan
 from leastnoise.planning.mechanism import split_budget
 from leastnoise.privacy import NEIGHBOURS, NOISES, Goal, Neighbours, Noise
 from leastnoise.report import audit
-from leastnoise.strategy import GRID_TOLERANCE, Strategy, Structured
+from leastnoise.strategy import GRID_TOLERANCE, Strategy
+from leastnoise.strategy.structured.blocks import Structured
 from support import refuses
 from tolerances import ROUNDING
 

@@ -26,7 +26,8 @@ from leastnoise.planning import plan_checks as checks
 from leastnoise.query.queries import query as base
 from leastnoise.release import count_tables, measuring
 from leastnoise.report import batch_pictures, batches
-from leastnoise.strategy import Strategy, Structured
+from leastnoise.strategy import Strategy
+from leastnoise.strategy.structured.blocks import Structured
 from oracle import LAPLACE_REACH, Tally, report
 from oracle_cases import DATA_DEPENDENT, drawn, expected_rows, specification, written_csv
 from oracle_labels import Reader

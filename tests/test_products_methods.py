@@ -12,7 +12,8 @@ import leastnoise as ln
 from leastnoise.bounds import ProductWitness, certify
 from leastnoise.bounds.product_bound import checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError, QueryError, UnrecordedSpending
-from leastnoise.strategy import Structured, WeightedTables
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.tables import WeightedTables
 from support import refuses
 from tolerances import SOLVER
 

@@ -16,7 +16,7 @@ from leastnoise.planning import Plan, load_plan
 from leastnoise.privacy import GDP, Goal, PureDP
 from leastnoise.query import Targets
 from leastnoise.release import Release, load_release
-from leastnoise.strategy import RowsAsAsked
+from leastnoise.strategy.query_rows import RowsAsAsked
 from support import refuses
 from tolerances import ROUNDING
 

@@ -20,8 +20,8 @@ from leastnoise.report import cost_table, cross_table, figures
 from leastnoise.report import plan_sentences as report_words
 from leastnoise.report import summary as report_summary
 from leastnoise.report.pure_alternative import design_without_delta
-from leastnoise.strategy import Structured
 from leastnoise.strategy.structured import accuracy
+from leastnoise.strategy.structured.blocks import Structured
 from support import refuses
 from tolerances import ROUNDING
 

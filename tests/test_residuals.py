@@ -12,7 +12,7 @@ import leastnoise as ln
 from leastnoise.bounds import ProductWitness, certify, product_witness_from_parts
 from leastnoise.core.errors import InfeasibleError, MethodError
 from leastnoise.planning.families import shared_products
-from leastnoise.strategy import Structured
+from leastnoise.strategy.structured.blocks import Structured
 from tolerances import SOLVER
 
 AGE = ln.Schema(age=range(24), sex=("F", "M"))

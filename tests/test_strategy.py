@@ -12,7 +12,8 @@ import pytest
 from leastnoise.core.errors import DesignError, PrivacyError, TooLargeError
 from leastnoise.core.operators import EveryRange, Identity, Matrix, base
 from leastnoise.privacy import GDP, ZCDP, ApproxDP, Goal, PureDP
-from leastnoise.strategy import LEAST_SCALE_BITS, RealStrategy, Strategy
+from leastnoise.strategy import RealStrategy, Strategy
+from leastnoise.strategy.grid import LEAST_SCALE_BITS
 from support import refuses
 from tolerances import ROUNDING, SOLVER
 

@@ -18,7 +18,8 @@ from leastnoise.core.operators import Array
 from leastnoise.query import CellClasses, Workload
 from leastnoise.release import Release, adjust, count_tables
 from leastnoise.release.answer_pieces import answer_pieces
-from leastnoise.strategy import CountTables, Measured, StoredIntegers, TablesAsked, strategy_from_parts
+from leastnoise.strategy import CountTables, Measured, StoredIntegers, strategy_from_parts
+from leastnoise.strategy.measured import TablesAsked
 from strategy_kinds import CONDITIONS, KINDS, SCHEMA, made
 from tolerances import ROUNDING
 

@@ -19,15 +19,15 @@ from leastnoise.query import Axis, Workload, products_of, workload_of_query
 from leastnoise.strategy import (
     AxisForm,
     BlockProposal,
-    ProductBlock,
     Strategy,
-    Structured,
-    WeightedTables,
     centred_form,
     identity_form,
     strategy_from_parts,
 )
 from leastnoise.strategy.structured import accuracy
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.integer_blocks import ProductBlock
+from leastnoise.strategy.structured.tables import WeightedTables
 from support import refuses
 
 SIZES = (3, 2, 4)

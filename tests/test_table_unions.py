@@ -35,7 +35,7 @@ from leastnoise.query import (
 )
 from leastnoise.release import measure
 from leastnoise.solver import TablePasses, least_total_by_descent
-from leastnoise.strategy import CombinedRows
+from leastnoise.strategy.combined_rows import CombinedRows
 from tolerances import ROUNDING
 
 N_DRAWS = 20

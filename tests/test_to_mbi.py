@@ -18,7 +18,9 @@ from leastnoise.core.errors import MethodError, MissingExtraError, QueryError, T
 from leastnoise.core.operators import Array
 from leastnoise.release import Release, count_tables
 from leastnoise.release.to_mbi import BlockQuery, ForMbi, domain_for_mbi, measurements_for_mbi, to_mbi
-from leastnoise.strategy import Measured, Strategy, Structured, WeightedTables, identity_form
+from leastnoise.strategy import Measured, Strategy, identity_form
+from leastnoise.strategy.structured.blocks import Structured
+from leastnoise.strategy.structured.tables import WeightedTables
 from strategy_kinds import KINDS, PRODUCTS, SCHEMA, made
 from support import extra, refuses
 from tolerances import JUDGE, ROUNDING

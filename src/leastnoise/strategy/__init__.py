@@ -49,11 +49,8 @@ from leastnoise.strategy.changing_records import (
     most_of_returning,
     most_revised,
 )
-from leastnoise.strategy.combined_rows import (
-    CombinedProposal,
-    CombinedRows,
-)
-from leastnoise.strategy.grid import GRID_TOLERANCE, LEAST_SCALE_BITS, ROUNDING
+from leastnoise.strategy.combined_rows import CombinedProposal
+from leastnoise.strategy.grid import GRID_TOLERANCE, ROUNDING
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import (
     MAX_DENSE_STRATEGY,
@@ -62,42 +59,35 @@ from leastnoise.strategy.measured import (
     Measured,
     MeasuredPart,
     Spread,
-    TablesAsked,
 )
 from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.proposal import Proposal
 from leastnoise.strategy.query_columns import HeldColumns, TableColumns, smallest_columns
-from leastnoise.strategy.query_rows import QueryProposal, RowsAsAsked
+from leastnoise.strategy.query_rows import QueryProposal
 from leastnoise.strategy.rounding import (
     RealStrategy,
     rounded_rows,
 )
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
-from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
+from leastnoise.strategy.stored import StoredIntegers
 from leastnoise.strategy.strategy_file import strategy_from_parts
 from leastnoise.strategy.structured.axis_rounding import joint_form, rounded_centre, split_form, whole_form
-from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.construction import (
     BlockProposal,
     JointProposal,
     single_block,
 )
 from leastnoise.strategy.structured.gram import ProductGram
-from leastnoise.strategy.structured.integer_blocks import ProductBlock
-from leastnoise.strategy.structured.tables import WeightedTables
 from leastnoise.strategy.time_order import whole_form_of_rows
 
 __all__ = [
     "GRID_TOLERANCE",
-    "LEAST_SCALE_BITS",
     "MAX_DENSE_STRATEGY",
-    "MAX_MEASURED",
     "ROUNDING",
     "AxisForm",
     "Basis",
     "BlockProposal",
     "CombinedProposal",
-    "CombinedRows",
     "CountTables",
     "HeldColumns",
     "JointProposal",
@@ -105,19 +95,14 @@ __all__ = [
     "Measured",
     "MeasuredPart",
     "OverClasses",
-    "ProductBlock",
     "ProductGram",
     "Proposal",
     "QueryProposal",
     "RealStrategy",
-    "RowsAsAsked",
     "Spread",
     "StoredIntegers",
     "Strategy",
-    "Structured",
     "TableColumns",
-    "TablesAsked",
-    "WeightedTables",
     "basis_of",
     "cell_costs",
     "centred_form",
