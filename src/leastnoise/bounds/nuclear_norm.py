@@ -22,9 +22,10 @@ import numpy as np
 
 from leastnoise.core.backend import Backend
 from leastnoise.core.decompositions import agree_along, eigh, svd, there_or_here
+from leastnoise.core.errors import LeastnoiseError
 from leastnoise.core.operators import Array, is_whole_space, require_room
 from leastnoise.core.table_rows import table_rows
-from leastnoise.query import Workload
+from leastnoise.query import Products, Workload, in_axis_order, products_of, union_rows
 from leastnoise.strategy import smallest_columns
 
 # Up to this many entries the queries themselves are decomposed; beyond, a Gram
@@ -76,6 +77,9 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
         F = unit * nuclear_norm_below(rows / unit * np.sqrt(q)) / math.sqrt(math.fsum(q))
         return F * F  # infinite where F ** 2 would raise
     support = np.flatnonzero(q)
+    by_products = _bound_of_products(workload, q, w)
+    if by_products is not None:
+        return by_products
     if 2 * len(support) <= workload.shape[1] and np.count_nonzero(w) * len(support) <= _SKETCHED_ENTRIES:
         # Columns without weight add nothing: a bound over a million cells has weights on some thousands.
         return _bound_of_columns(workload.operator.columns(support) * np.sqrt(w)[:, None], q[support])
@@ -109,6 +113,44 @@ def total_variance_bound(workload: Workload, q: Array, weights: Array | None = N
         return scale
     K /= scale
     return scale * (trace_root_below(K) ** 2 / math.fsum(q))
+
+
+# Directions of all products together, at most, where they take the place of queries and cells.
+_MAX_PRODUCT_ROWS = 2_048
+
+
+def _bound_of_products(workload: Workload, q: Array, w: Array) -> float | None:
+    """F²/Σq from the rows of products, where these are fewer than queries and cells; else None.
+
+    A product whose queries weigh alike has the Gram matrix of the rows of its axes, and √w ⊗ N has it too.
+    """
+    if min(workload.shape) <= _MAX_PRODUCT_ROWS // 4:
+        return None
+    try:
+        asked = products_of(workload)
+    except LeastnoiseError:
+        return None
+    weights = None if asked is None else _weights_of_products(asked, w)
+    if asked is None or weights is None:
+        return None
+    union = union_rows(asked)
+    few = min(_MAX_PRODUCT_ROWS, int(np.count_nonzero(w)) // 2, int(np.count_nonzero(q)) // 2)
+    if union.n_rows > few:
+        return None
+    counted = union.of_kinds(in_axis_order(asked.axes, q))
+    return _bound_of_gram(union.rows(weights).weighted_gram(counted), np.ones(union.n_rows), q)
+
+
+def _weights_of_products(asked: Products, w: Array) -> Array | None:
+    """The weight of all queries of every product; None where some differ."""
+    own = [w[term.start : term.start + term.n_rows] for term in asked.terms]
+    if len(own) > _MAX_PRODUCTS or any((weights != weights[0]).any() for weights in own):
+        return None
+    return np.array([float(weights[0]) for weights in own])
+
+
+# Products, at most, of which every pair is passed over.
+_MAX_PRODUCTS = 64
 
 
 def _bound_of_columns(rows: Array, q: Array) -> float:

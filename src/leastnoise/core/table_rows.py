@@ -22,6 +22,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from leastnoise.core.axis_sums import axis_sums, n_cells_of, spread_over_cells
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import AllOnes, Array, Kronecker, Operator, Reordered, Selected, Stack
 
@@ -152,7 +153,7 @@ class TableRows:
     def work(self) -> float:
         """Operations of one pass over all cells, as those of matrix products count."""
         multiplications = sum(
-            len(g.rows) * (len(h.rows) * self._cells_of(h.places) + self._cells_of(union))
+            len(g.rows) * (len(h.rows) * n_cells_of(self.axes, h.places) + n_cells_of(self.axes, union))
             for g, h, _, union in self._pairs
         )
         return 2.0 * multiplications + _ADDING * self.n_cells
@@ -165,7 +166,7 @@ class TableRows:
     def nonzero(self) -> Array:
         """For each row, a cell where it is not 0, or the first, (n_rows,)."""
         found = np.zeros(self.n_rows, dtype=np.intp)
-        strides = [self._cells_of(range(a + 1, len(self.axes))) for a in range(len(self.axes))]
+        strides = [n_cells_of(self.axes, range(a + 1, len(self.axes))) for a in range(len(self.axes))]
         for table in self.tables:
             shape = table.entries.shape[1:]
             first = (table.entries.reshape(len(table.rows), -1) != 0).argmax(axis=1)
@@ -181,7 +182,7 @@ class TableRows:
         step = max(1, _BATCH // self.n_cells)
         for start in range(0, x.shape[1], step):
             some = x[:, start : start + step].T
-            sums = self._sums(some.reshape(len(some), *self.axes), wanted)
+            sums = axis_sums(self.axes, some.reshape(len(some), *self.axes), wanted)
             for table in self.tables:
                 own = sums[table.places].reshape(len(some), -1)
                 found[table.rows, start : start + step] = table.entries.reshape(len(table.rows), -1) @ own.T
@@ -199,11 +200,11 @@ class TableRows:
                 found = 2 * np.matmul(g.arranged(shared), other.arranged(shared).transpose(0, 2, 1))
                 found = self._to_order(found, g, h, shared)
             sums[union] = sums[union] + found if union in sums else found
-        return self._spread(sums)
+        return spread_over_cells(self.axes, sums)
 
     def weighted_gram(self, q: Array) -> Array:
         """Σ_i q_i b_i b_iᵀ, (n_rows, n_rows); q has one number for every cell."""
-        sums = self._sums(q.reshape(1, *self.axes), {union for *_, union in self._pairs})
+        sums = axis_sums(self.axes, q.reshape(1, *self.axes), {union for *_, union in self._pairs})
         total = np.empty((self.n_rows, self.n_rows))
         for g, h, shared, union in self._pairs:
             if g is h:
@@ -253,41 +254,6 @@ class TableRows:
         n_shared = math.prod(self.axes[a] for a in shared)
         n_first = math.prod(self.axes[a] for a in g.places) // n_shared
         return values.transpose([rank[a] for a in order]).reshape(n_shared, n_first, -1)
-
-    def _cells_of(self, places: Sequence[int]) -> int:
-        return math.prod(self.axes[a] for a in places)
-
-    def _sums(self, values: Array, wanted: set[tuple[int, ...]]) -> dict[tuple[int, ...], Array]:
-        """Numbers of all cells, (c, *axes), summed over all attributes but those wanted, for each set."""
-        every = tuple(range(len(self.axes)))
-        found = {every: values}
-        for places in sorted(wanted, key=self._cells_of, reverse=True):
-            parent = self._smallest_above(places, list(found))
-            # One attribute at a time, the largest first: other sets will use what lies between.
-            while parent != places:
-                left_out = max((a for a in parent if a not in places), key=self.axes.__getitem__)
-                smaller = tuple(a for a in parent if a != left_out)
-                found[smaller] = found[parent].sum(axis=1 + parent.index(left_out))
-                parent = smaller
-        return found
-
-    def _spread(self, sums: dict[tuple[int, ...], Array]) -> Array:
-        """The sum over all sets of attributes of numbers of their cells, for every cell."""
-        every = tuple(range(len(self.axes)))
-        total = sums.pop(every, None)
-        total = np.zeros(self.axes) if total is None else np.ascontiguousarray(total)
-        left = {places: np.ascontiguousarray(values) for places, values in sums.items()}
-        for places in sorted(left, key=self._cells_of):
-            values = left.pop(places)
-            above = self._smallest_above(places, [every, *left])
-            shape = [self.axes[a] if a in places else 1 for a in above]
-            target = total if above == every else left[above]
-            target += values.reshape(shape)
-        return total.reshape(-1)
-
-    def _smallest_above(self, places: tuple[int, ...], candidates: list[tuple[int, ...]]) -> tuple[int, ...]:
-        """The set with the fewest cells among those that contain these attributes."""
-        return min((own for own in candidates if set(places) <= set(own)), key=self._cells_of)
 
 
 _KNOWN: WeakKeyDictionary[Operator, TableRows | None] = WeakKeyDictionary()

@@ -9,6 +9,7 @@ workload     a batch of queries over one schema
 due          when queries can be answered, where one attribute is time
 lattice      sets of attributes and what lies below them
 products     a workload as a union of products, attribute by attribute
+product_rows the rows of all products, passed over all cells axis by axis
 objective    what makes one plan better than another
 spanned      whether queries without a target follow from those that have one
 generators   the workloads that the papers draw or enumerate
@@ -52,6 +53,7 @@ from leastnoise.query.predicates import (
     independent_parts,
     satisfying,
 )
+from leastnoise.query.product_rows import ProductRows, UnionRows, union_rows
 from leastnoise.query.products import (
     Axis,
     AxisRows,
@@ -161,6 +163,7 @@ __all__ = [
     "ObjectiveKind",
     "Periods",
     "Prefix",
+    "ProductRows",
     "ProductTerm",
     "Products",
     "Query",
@@ -180,6 +183,7 @@ __all__ = [
     "Term",
     "Total",
     "TotalVariance",
+    "UnionRows",
     "Unit",
     "Value",
     "Where",
@@ -223,6 +227,7 @@ __all__ = [
     "term_labels",
     "term_operator",
     "text_of",
+    "union_rows",
     "workload_age_pyramid",
     "workload_all_ranges",
     "workload_discrete",

@@ -21,6 +21,7 @@
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
     table_unions.py         the map of rows that look at few attributes each, by passes over pairs of tables
+    row_passes.py           the map of rows that depend on one another, by passes over all cells
     one_axis.py             the least largest variance of very many rows over one axis
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the map of weights of products of rows, axis by axis
@@ -65,6 +66,7 @@ from leastnoise.solver.product_weights import ProductRows, towards_cells, toward
 from leastnoise.solver.quasi_newton import least_total_by_descent
 from leastnoise.solver.reweighting import MAX_ROUNDS, Reweighting
 from leastnoise.solver.row_blocks import RowBlocks
+from leastnoise.solver.row_passes import RowPasses
 from leastnoise.solver.rows import ImplicitRows, QueryRows
 from leastnoise.solver.split import SplitSolution, least_largest, total_within
 from leastnoise.solver.table_unions import TablePasses
@@ -88,6 +90,7 @@ __all__ = [
     "QueryRows",
     "Reweighting",
     "RowBlocks",
+    "RowPasses",
     "Run",
     "SplitSolution",
     "StopDescent",

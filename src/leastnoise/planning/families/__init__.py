@@ -4,7 +4,7 @@
     dense_capped      the same where variances have caps
     dense_absolute    the same for absolute errors
     few_queries       the same for few queries over many cells
-    few_tables        the same for products whose tables hold few numbers
+    row_space         the same for products whose rows are few
     product           the certified optimum for one product, attribute by attribute
     marginals         the certified optimum for cross tables
     residuals         unions of products, by the search in `oblique`

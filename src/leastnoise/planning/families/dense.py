@@ -30,7 +30,7 @@ from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Progress
 from leastnoise.core.resources import Needs
-from leastnoise.planning.families import few_queries, few_tables
+from leastnoise.planning.families import few_queries, row_space
 from leastnoise.planning.families.dense_absolute import find_absolute
 from leastnoise.planning.families.dense_capped import find_within_caps, room_of
 from leastnoise.planning.families.merged import (
@@ -108,13 +108,18 @@ def _refuses(request: Request) -> str | None:
 
 def _refuses_size(request: Request) -> str | None:
     """The reason why there are too many cells for the queries, or None."""
-    return None if is_of_tables(request) else _refuses_cells(request)
+    return None if is_of_products(request) else _refuses_cells(request)
 
 
-def is_of_tables(request: Request) -> bool:
-    """Whether there are too many cells that queries tell apart, but the tables that they cross are small."""
-    n = request.workload.shape[1]
-    return n > MAX_CELLS and few_tables.refuses(request) is None and _refuses_cells(request) is not None
+def is_of_products(request: Request) -> bool:
+    """Whether the rows of products are so few that working on them takes less than on the cells."""
+    if request.workload.shape[1] <= min(_PLAIN, MAX_CELLS) or row_space.refuses(request) is not None:
+        return False
+    if _refuses_cells(request) is not None:
+        return True
+    return (
+        not is_implicit(request) and row_space.needs(request).operations < _needs_of_cells(request).operations
+    )
 
 
 def _refuses_cells(request: Request) -> str | None:
@@ -140,9 +145,9 @@ def is_implicit(request: Request) -> bool:
     m, n = request.workload.shape
     if n <= MAX_CELLS or min(m, n) * n <= MAX_ROW_ENTRIES or few_queries.refuses(request) is not None:
         return False
-    # Without a device, more queries are better served over the numbers of their tables, where these are few.
+    # Without a device, more queries are better served over rows of products, where these are few.
     is_usual = request.backend != "numpy" or m <= few_queries.MAX_QUERIES
-    return is_usual or few_tables.refuses(request) is not None
+    return is_usual or row_space.refuses(request) is not None
 
 
 def _find(request: Request) -> SearchResult:
@@ -152,8 +157,8 @@ def _find(request: Request) -> SearchResult:
         return trivial
     if is_implicit(request):
         return few_queries.find(request)
-    if is_of_tables(request):
-        return few_tables.find(request)
+    if is_of_products(request):
+        return row_space.find(request)
     n = request.workload.shape[1]
     cells = kinds_of(request) if n > _PLAIN else None
     if cells is not None and (len(cells.first) <= _WORTH_MERGING * n or len(cells.first) < n > MAX_CELLS):
@@ -290,8 +295,12 @@ _NEEDS = {
 def _needs(request: Request) -> Needs:
     if is_implicit(request):
         return few_queries.needs(request)
-    if is_of_tables(request):
-        return few_tables.needs(request)
+    if is_of_products(request):
+        return row_space.needs(request)
+    return _needs_of_cells(request)
+
+
+def _needs_of_cells(request: Request) -> Needs:
     return _NEEDS[request.objective.kind](request)
 
 
