@@ -12,7 +12,7 @@
     reweighting.py          sums of standard errors by a sequence of total variances
     rows.py                 queries with caps, as an array or known by what they do
     mean.py                 the dual function of weights on queries and cells, and its derivatives
-    capped_problems.py      the problems with caps as convex functions, for `path_following`
+    capped_problems.py      the problems with caps as convex functions, whatever the map
     tightening.py           noise near an optimum under caps, moved until those that bind hold with equality
     capped.py               the least profile and the total variance under caps
     column_generation.py    few directions and many columns, solved for some columns at a time
@@ -42,10 +42,9 @@ from leastnoise.solver.capped import (
     total_within_caps,
 )
 from leastnoise.solver.capped_product_weights import (
+    CappedProducts,
     CappedQueries,
-    CappedWeights,
-    least_largest_weights,
-    total_within_weights,
+    weights_within_caps,
 )
 from leastnoise.solver.column_generation import (
     generated_total,
@@ -78,8 +77,8 @@ __all__ = [
     "NUMPY",
     "Backend",
     "CappedBlock",
+    "CappedProducts",
     "CappedQueries",
-    "CappedWeights",
     "Columns",
     "ImplicitRows",
     "OneAxisPoint",
@@ -99,7 +98,6 @@ __all__ = [
     "generated_total",
     "least_largest",
     "least_largest_over_one_axis",
-    "least_largest_weights",
     "least_profile",
     "least_total",
     "least_total_by_descent",
@@ -113,7 +111,7 @@ __all__ = [
     "second_try",
     "total_within",
     "total_within_caps",
-    "total_within_weights",
     "towards_cells",
     "towards_rows",
+    "weights_within_caps",
 ]

@@ -28,8 +28,8 @@ from leastnoise.solver.capped_problems import (
     PATIENCE,
     Anchor,
     CappedPoint,
-    CappedProblem,
     LeastProfile,
+    OverBlocks,
     TotalWithinCaps,
     mixture,
 )
@@ -65,7 +65,7 @@ _LITTLE_ROOM = 1e-3
 _JOINING = 500
 
 
-CappedPath = CentralPath[CappedPoint]
+CappedPath = CentralPath[CappedPoint[SharedPoint]]
 
 
 @dataclass
@@ -86,7 +86,7 @@ class Run:
 
     def follow(
         self,
-        problem: CappedProblem,
+        problem: OverBlocks,
         p: Array,
         q: Array,
         *,
@@ -185,7 +185,7 @@ def least_total_by_path(bases: Sequence[Array], run: Run, *, start: Array | None
         anchors.append(np.zeros((k, k)))
     first = revived(np.ones(n) if start is None else start)
     nothing = Anchor(anchors, np.zeros(0), np.zeros(n), 0.0)
-    path = run.follow(TotalWithinCaps(forms, np.zeros(0), nothing), np.zeros(0), first)
+    path = run.follow(OverBlocks(forms, TotalWithinCaps(np.zeros(0), nothing)), np.zeros(0), first)
     most = math.sqrt(float(path.best.mean.u.max()))
     return Optimum(
         roots=[part.beta / most for part in path.best.mean.parts],
@@ -320,7 +320,7 @@ class _CappedRows(ABC):
         return all(one.rows.is_quick for one in self.blocks)
 
     @abstractmethod
-    def problem(self, chosen: Array) -> CappedProblem:
+    def problem(self, chosen: Array) -> OverBlocks:
         """The problem with the chosen queries only."""
 
     @abstractmethod
@@ -436,8 +436,8 @@ def _span_all(rows: Array) -> bool:
 class _LeastProfile(_CappedRows):
     """Minimise the largest u_i subject to v_j ≤ c_j."""
 
-    def problem(self, chosen: Array) -> LeastProfile:
-        return LeastProfile(self._forms(chosen), self.caps[chosen], np.zeros(self.n_cells))
+    def problem(self, chosen: Array) -> OverBlocks:
+        return OverBlocks(self._forms(chosen), LeastProfile(self.caps[chosen], np.zeros(self.n_cells)))
 
     def assess(self, point: SharedPoint, v: Array) -> tuple[float, list[Array]]:
         excess = float((v / self.caps).max())
@@ -462,9 +462,9 @@ class _TotalWithinCaps(_CappedRows):
         pairs = zip(self.blocks, roots, strict=True)
         return sum(float(((_base(one) @ root.T) ** 2).sum()) for one, root in pairs)
 
-    def problem(self, chosen: Array) -> TotalWithinCaps:
+    def problem(self, chosen: Array) -> OverBlocks:
         anchor = replace(self.anchor, v=self.anchor.v[chosen])
-        return TotalWithinCaps(self._forms(chosen, self.bases), self.caps[chosen], anchor)
+        return OverBlocks(self._forms(chosen, self.bases), TotalWithinCaps(self.caps[chosen], anchor))
 
     def assess(self, point: SharedPoint, v: Array) -> tuple[float, list[Array]]:
         scale, share = mixture(self.caps, self.anchor, v, point.u)

@@ -10,7 +10,9 @@ variance; with offsets f it is one level of the refined ordering. The second nee
 noise that keeps every constraint with room to spare, which the first provides: an
 iterate that violates a few by a little is mixed with it.
 
-Both are solved by `path_following`. The Newton matrix is (H of `mean`, in the scale of √z)
+Neither asks what its map is, only what weights give there (`WeightedNoise`). Over blocks both are solved by
+`path_following`, over products of rows by a descent (`capped_product_weights`). The Newton matrix is (H of
+`mean`, in the scale of √z)
 
     diag(√z) H diag(√z) + diag(y) + (√z∘group)(√z∘group)ᵀ
 
@@ -20,16 +22,17 @@ the predictor is chosen and conjugate gradients finish the corrector.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
 from leastnoise.core.operators import Array
 from leastnoise.solver.conjugate_gradients import conjugate_gradients
-from leastnoise.solver.mean import Forms, SharedPoint, evaluate_all
+from leastnoise.solver.mean import Forms, SharedPoint, WeightedNoise, evaluate_all
 
 # Steps without a smaller gap after which rounding is all there is.
 PATIENCE = 20
@@ -59,11 +62,14 @@ _LIFT_GROWTH = 1e3
 _MAX_LIFTS = 4
 
 
+N = TypeVar("N", bound=WeightedNoise)
+
+
 @dataclass(frozen=True, eq=False)
-class CappedPoint:
+class CappedPoint(Generic[N]):
     """What weights (p, q) give, as `path_following` asks for it."""
 
-    mean: SharedPoint
+    mean: N
     z: Array
     slack: Array
     achieved: float
@@ -79,49 +85,62 @@ class CappedPoint:
 class CappedProblem(ABC):
     """One of the problems, over (p, q) of m queries and n cells."""
 
-    forms: Sequence[Forms]
-
     @property
     def group(self) -> Array | None:
         """1 for the weights whose sum is squared, 0 for the others; None where nothing is squared."""
         return None
 
     @abstractmethod
-    def gradient(self, point: SharedPoint) -> Array:
+    def gradient(self, point: WeightedNoise) -> Array:
         """∇g: the slack of every constraint, (m + n,)."""
 
     @abstractmethod
-    def bounds(self, point: SharedPoint) -> tuple[float, float]:
+    def bounds(self, point: WeightedNoise) -> tuple[float, float]:
         """What the noise of this point achieves once made feasible, and a lower bound."""
 
     @abstractmethod
-    def scale(self, point: SharedPoint) -> float:
+    def scale(self, point: WeightedNoise) -> float:
         """What Σ z y is to be small beside, for the gap to be small."""
 
     @abstractmethod
-    def scaled(self, point: SharedPoint) -> tuple[Array, Array]:
+    def scaled(self, point: WeightedNoise) -> tuple[Array, Array]:
         """(p, q) with each part scaled to where g is least."""
+
+    @abstractmethod
+    def merit(self, point: WeightedNoise) -> tuple[float, Array]:
+        """What falls as the lower bound rises, in units of about 1, and its gradient, (m + n,)."""
+
+    def at(self, point: N) -> CappedPoint[N]:
+        """Both sides of a point."""
+        z = np.concatenate([point.p, point.q])
+        return CappedPoint(point, z, self.gradient(point), *self.bounds(point), self.scale(point))
+
+
+@dataclass(frozen=True, eq=False)
+class OverBlocks:
+    """A problem where the map is to blocks, for `path_following`."""
+
+    forms: Sequence[Forms]
+    kind: CappedProblem
 
     def start(self, p: Array, q: Array) -> Array:
         """Positive weights (p, q), scaled, as one z."""
-        return np.concatenate(self.scaled(evaluate_all(self.forms, p, q)))
+        return np.concatenate(self.kind.scaled(evaluate_all(self.forms, p, q)))
 
-    def evaluate(self, z: Array) -> CappedPoint:
+    def evaluate(self, z: Array) -> CappedPoint[SharedPoint]:
         """The point of weights z > 0."""
         m = self.forms[0].rows.shape[0]
-        point = evaluate_all(self.forms, z[:m], z[m:])
-        return CappedPoint(point, z, self.gradient(point), *self.bounds(point), self.scale(point))
+        return self.kind.at(evaluate_all(self.forms, z[:m], z[m:]))
 
-    def newton_system(self, point: CappedPoint, y: Array) -> MeanSystem:
+    def newton_system(self, point: CappedPoint[SharedPoint], y: Array) -> MeanSystem:
         """The system of a step from a point with slacks y."""
-        return MeanSystem(point.mean, self.group, np.sqrt(point.z), y)
+        return MeanSystem(point.mean, self.kind.group, np.sqrt(point.z), y)
 
 
 @dataclass(frozen=True, eq=False)
 class LeastProfile(CappedProblem):
     """Minimise the largest f_i + u_i subject to v_j ≤ c_j."""
 
-    forms: Sequence[Forms]
     caps: Array  # c, (m,)
     offsets: Array  # f, (n,)
 
@@ -130,30 +149,36 @@ class LeastProfile(CappedProblem):
         """The cells' weights, whose sum is squared."""
         return np.concatenate([np.zeros(len(self.caps)), np.ones(len(self.offsets))])
 
-    def gradient(self, point: SharedPoint) -> Array:
+    def gradient(self, point: WeightedNoise) -> Array:
         """(c − v, Σq − f − u)."""
         return np.concatenate([self.caps - point.v, float(point.q.sum()) - self.offsets - point.u])
 
-    def excess(self, point: SharedPoint) -> float:
+    def excess(self, point: WeightedNoise) -> float:
         """How far the largest variance is above its cap, as a factor."""
         return float((point.v / self.caps).max())
 
-    def bounds(self, point: SharedPoint) -> tuple[float, float]:
+    def bounds(self, point: WeightedNoise) -> tuple[float, float]:
         """Scaled to v ≤ c, the largest f + u; and (F²/Σpc + Σqf)/Σq."""
         achieved = float((self.offsets + self.excess(point) * point.u).max())
         in_caps = point.F**2 / float(point.p @ self.caps)
         return achieved, (in_caps + float(point.q @ self.offsets)) / float(point.q.sum())
 
-    def scale(self, point: SharedPoint) -> float:
+    def scale(self, point: WeightedNoise) -> float:
         """F, which the caps' and the profiles' sides equal."""
         return point.F
 
-    def scaled(self, point: SharedPoint) -> tuple[Array, Array]:
+    def scaled(self, point: WeightedNoise) -> tuple[Array, Array]:
         """Scaled so that Σpc = F = (Σq)², as at the optimum where f = 0."""
         F, P, Q = point.F, float(point.p @ self.caps), float(point.q.sum())
         # p·b and q·a make F·√(ab); b P = √(ab) F and (a Q)² = √(ab) F.
         a = F**2 / (P * Q**2)
         return point.p * (a * (F / P) ** 2), point.q * a
+
+    def merit(self, point: WeightedNoise) -> tuple[float, Array]:
+        """−log of the bound, where f = 0."""
+        F, P, Q = point.F, float(point.p @ self.caps), float(point.q.sum())
+        slopes = np.concatenate([self.caps / P - point.v / F, 1 / Q - point.u / F])
+        return -2 * math.log(F) + math.log(P) + math.log(Q), slopes
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,39 +195,44 @@ class Anchor:
 class TotalWithinCaps(CappedProblem):
     """Minimise trace(S₀Σ) subject to u_i ≤ 1 and v_j ≤ c_j."""
 
-    forms: Sequence[Forms]
     caps: Array  # (m,)
     anchor: Anchor
 
-    def gradient(self, point: SharedPoint) -> Array:
+    def gradient(self, point: WeightedNoise) -> Array:
         """(c − v, 1 − u)."""
         return np.concatenate([self.caps - point.v, 1 - point.u])
 
-    def bounds(self, point: SharedPoint) -> tuple[float, float]:
+    def bounds(self, point: WeightedNoise) -> tuple[float, float]:
         """Mixed with the anchor until all holds, trace(S₀Σ); and F²/Σq − Σpc."""
         scale, share = mixture(self.caps, self.anchor, point.v, point.u)
         achieved = (1 - share) * scale * point.base_trace + share * self.anchor.total
         return achieved, point.F**2 / float(point.q.sum()) - float(point.p @ self.caps)
 
-    def scale(self, point: SharedPoint) -> float:
+    def scale(self, point: WeightedNoise) -> float:
         """The total variance itself."""
         return point.base_trace
 
-    def scaled(self, point: SharedPoint) -> tuple[Array, Array]:
+    def scaled(self, point: WeightedNoise) -> tuple[Array, Array]:
         """Scaled so that Σq = F."""
         return point.p, point.q * (point.F / float(point.q.sum())) ** 2
+
+    def merit(self, point: WeightedNoise) -> tuple[float, Array]:
+        """Minus the bound, beside the total of the anchor."""
+        r = point.F / float(point.q.sum())
+        slopes = np.concatenate([self.caps - r * point.v, r * (r - point.u)])
+        return -self.bounds(point)[1] / self.anchor.total, slopes / self.anchor.total
 
 
 def mixture(caps: Array, anchor: Anchor, v: Array, u: Array) -> tuple[float, float]:
     """The scale of some noise and the share of the anchor with which all constraints hold.
 
-    Variances are linear in Σ and profiles convex, so their mixture bounds them.
+    Variances are linear in Σ and profiles convex, so their mixture bounds them; scaled, no profile exceeds 1.
     """
     scale = float(u.max())
-    over = np.concatenate([scale * v / caps, u / scale]) - 1
-    spare = 1 - np.concatenate([anchor.v / caps, anchor.u])
-    needed = np.maximum(over, 0) / (np.maximum(over, 0) + spare)
-    return scale, float(needed.max(initial=0))
+    over = scale * v / caps - 1
+    violated = over > 0
+    needed = over[violated] / (over[violated] + (1 - anchor.v / caps)[violated])
+    return scale, min(float(needed.max(initial=0)), 1.0)
 
 
 class MeanSystem:

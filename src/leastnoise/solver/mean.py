@@ -150,7 +150,28 @@ class MeanPoint:
 
 
 @dataclass(frozen=True, eq=False)
-class SharedPoint:
+class WeightedNoise:
+    """What weights of queries and cells give, whatever is measured.
+
+    Attributes:
+        p, q: the weights, (m,) and (n,).
+        F: the dual function.
+        v, u: variances and profiles, the gradient of 2F.
+        base_trace: trace(S₀ Σ).
+        is_sound: whether the noise and its inverse agree.
+    """
+
+    p: Array
+    q: Array
+    F: float
+    v: Array
+    u: Array
+    base_trace: float
+    is_sound: bool
+
+
+@dataclass(frozen=True, eq=False)
+class SharedPoint(WeightedNoise):
     """The dual function of several blocks that share (p, q), and its derivatives: sums over them.
 
     Every block knows all m queries, those that it has no part of as zeros, and all n cells.
@@ -159,44 +180,9 @@ class SharedPoint:
     parts: list[MeanPoint]
 
     @property
-    def p(self) -> Array:
-        """The weights of the queries."""
-        return self.parts[0].p
-
-    @property
-    def q(self) -> Array:
-        """The weights of the cells."""
-        return self.parts[0].q
-
-    @property
     def device(self) -> Backend:
         """Where the blocks are."""
         return self.parts[0].device
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether the covariance of every block agrees with its inverse."""
-        return all(part.is_sound for part in self.parts)
-
-    @cached_property
-    def F(self) -> float:
-        """The dual function."""
-        return sum(part.F for part in self.parts)
-
-    @cached_property
-    def v(self) -> Array:
-        """The variances of all queries."""
-        return _sum(part.v for part in self.parts)
-
-    @cached_property
-    def u(self) -> Array:
-        """The profiles of all cells."""
-        return _sum(part.u for part in self.parts)
-
-    @cached_property
-    def base_trace(self) -> float:
-        """trace(S₀ Σ)."""
-        return sum(part.base_trace for part in self.parts)
 
     @property
     def n_directions(self) -> int:
@@ -225,7 +211,17 @@ def _sum(parts: Iterator[Any]) -> Any:
 
 def evaluate_all(forms: Sequence[Forms], p: Array, q: Array) -> SharedPoint:
     """The dual function of all blocks at (p, q), both positive."""
-    return SharedPoint([evaluate(own, p, q) for own in forms])
+    parts = [evaluate(own, p, q) for own in forms]
+    return SharedPoint(
+        p,
+        q,
+        sum(part.F for part in parts),
+        _sum(part.v for part in parts),
+        _sum(part.u for part in parts),
+        sum(part.base_trace for part in parts),
+        all(part.is_sound for part in parts),
+        parts,
+    )
 
 
 def evaluate(forms: Forms, p: Array, q: Array) -> MeanPoint:

@@ -26,7 +26,7 @@ from leastnoise.core.decompositions import svd
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.solver.capped import CappedPath, Run
-from leastnoise.solver.capped_problems import LeastProfile
+from leastnoise.solver.capped_problems import LeastProfile, OverBlocks
 from leastnoise.solver.mean import Forms, MeanPoint
 from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.rows import DenseRows
@@ -61,8 +61,8 @@ def refined_profile(
     endings: list[Ended] = []
     p, q = start if start is not None else (np.full(m, 1 / m), np.full(n, 1 / n))
     while L.shape[1] > 0:
-        problem = LeastProfile([_forms(L, B, device)], caps, offsets[cells])
-        path = _level(problem, p, q, run)
+        problem = LeastProfile(caps, offsets[cells])
+        path = _level(OverBlocks([_forms(L, B, device)], problem), p, q, run)
         first = first or path
         (point,) = path.nearest.mean.parts
         # Scaled so that every variance keeps its cap.
@@ -136,7 +136,7 @@ def _forms(L: Array, B: Array, device: Backend) -> Forms:
     return Forms(DenseRows(L, device), device.matrix(B), None, device)
 
 
-def _level(problem: LeastProfile, p: Array, q: Array, run: Run) -> CappedPath:
+def _level(problem: OverBlocks, p: Array, q: Array, run: Run) -> CappedPath:
     """The path of one level, the better of two where the first ends too far from the optimum."""
     tol = min(_LEVEL_TOL, run.tol)
     path = run.follow(problem, p, q, tol=tol, is_thorough=True)

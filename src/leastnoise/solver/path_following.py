@@ -150,7 +150,7 @@ def follow_path(
         is_thorough: go on until weights that vanish at the optimum have vanished too.
     """
     point = problem.evaluate(z)
-    so_far = _SoFar(point)
+    so_far = BestSides(point)
     y: Array | None = None
     last: P | None = None
     step = 0
@@ -182,7 +182,7 @@ def follow_path(
     return so_far.path(step, ended)
 
 
-class _SoFar(Generic[P]):
+class BestSides(Generic[P]):
     """The best point, the best proof and the nearest point so far, and for how long none was better."""
 
     def __init__(self, point: P) -> None:
@@ -194,6 +194,7 @@ class _SoFar(Generic[P]):
 
     @property
     def gap(self) -> float:
+        """achieved / lower_bound − 1."""
         return relative_gap(self.achieved, self.lower_bound)
 
     def compare(self, point: P) -> None:

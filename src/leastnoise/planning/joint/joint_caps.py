@@ -26,14 +26,13 @@ from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.joint.joint_problem import AxisState, JointProblem
 from leastnoise.planning.joint.joint_search import NORMS, STEPS, JointVariables
 from leastnoise.solver import (
+    CappedProducts,
     CappedQueries,
-    CappedWeights,
     StopDescent,
-    least_largest_weights,
     minimise_smooth,
-    total_within_weights,
     towards_cells,
     towards_rows,
+    weights_within_caps,
 )
 
 # The norms for totals within caps, in turn. Softer ones exceed the largest share by so much that no weights
@@ -263,37 +262,23 @@ def capped_weights(
     queries = capped.queries(capped.along_axes(states))
     cells = [state.squares for state in states]
     q, p = _equal_duals(problem, queries) if start is None else (start.q, start.p)
-    found: CappedWeights
-    if keeping is None:
-        found = least_largest_weights(
-            cells, queries, problem.needed, q=q, p=p, tol=tol, backend=backend, deadline=deadline
-        )
-    else:
+    gamma = anchor = None
+    if keeping is not None:
         gamma = problem.gamma(states) * problem.needed
-        safe = np.divide(1.0, keeping.omega, out=np.zeros(problem.shape), where=keeping.omega > 0)
+    rows = CappedProducts(cells, queries, gamma, problem.needed, backend)
+    if keeping is not None:
+        anchor = rows.anchor(keeping.omega)
         if start is None:
             # Small beside the weights of the queries themselves.
-            unit = float((gamma * backend.matrix(safe)).sum()) / max(len(queries), 1)
+            unit = anchor.total / max(len(queries), 1)
             p = [own * unit * _FIRST_SHARE for own in p]
-        found = total_within_weights(
-            cells,
-            queries,
-            gamma,
-            problem.needed,
-            keeping=backend.matrix(safe),
-            q=q,
-            p=p,
-            tol=tol,
-            backend=backend,
-            deadline=deadline,
-        )
-    inverse = backend.numpy(found.inverse)
-    omega = np.divide(1.0, inverse, out=np.zeros(inverse.shape), where=inverse > 0)
+    flat = np.concatenate([own.reshape(-1) for own in p])
+    found = weights_within_caps(rows, anchor, flat, q.reshape(-1), tol=tol, deadline=deadline)
     return CappedJointPoint(
         list(bases),
-        omega,
-        backend.numpy(found.q),
-        [backend.numpy(own) for own in found.p],
+        found.root**2,
+        found.q.reshape(problem.cells),
+        rows.by_product(found.p),
         found.achieved,
         worst_ending([ended, found.ended]),
     )
