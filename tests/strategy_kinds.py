@@ -9,10 +9,11 @@ import numpy as np
 
 import leastnoise as ln
 from leastnoise.core.operators import Array
-from leastnoise.query import Axis, classes_of
+from leastnoise.query import Axis, classes_of, part_of
 from leastnoise.strategy import AxisForm, Measured, OverClasses, Strategy, centred_form, identity_form
 from leastnoise.strategy.combined_rows import combined_rows
 from leastnoise.strategy.query_rows import RowsAsAsked
+from leastnoise.strategy.side_by_side import Side, SideBySide
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
@@ -107,6 +108,14 @@ def made(name: str) -> Measured:
         assert classes is not None and classes.n < SCHEMA.n_cells
         rows = np.random.default_rng(8).integers(-9, 10, (classes.n + 2, classes.n))
         return OverClasses(Strategy(rows, **facts), classes)
+    if name == "side by side":
+        sides = []
+        for seed, factor, names in ((9, 7, ("a", "b", "c")), (10, 3, ("d", "e", "all"))):
+            classes = classes_of(part_of(CONDITIONS, names))
+            assert classes is not None
+            rows = np.random.default_rng(seed).integers(-9, 10, (classes.n + 1, classes.n))
+            sides.append(Side(OverClasses(Strategy(rows, **facts), classes), factor, names))
+        return SideBySide(sides)
     if name == "queries":
         return RowsAsAsked(CONDITIONS, bits=3, **facts)
     assert name == "dense"
@@ -116,4 +125,4 @@ def made(name: str) -> Measured:
 
 
 PRODUCTS = ("centred", "centred, laplace", "several forms", "whole axes", "plain", "tied", "tables")
-KINDS = (*PRODUCTS, "dense", "queries", "joint", "combined", "classes")
+KINDS = (*PRODUCTS, "dense", "queries", "joint", "combined", "classes", "side by side")

@@ -11,6 +11,7 @@
     absolute_unions   the same for unions of products, by rotations
     cell_bound        dual weights of cells, or of pairs of them, and the bound they give
     product_bound     dual weights of product form, and the bound they give
+    parts_bound       dual weights of parts of the queries, over cells that are listed
     certificate       how good a plan is, proved from both sides
 
 Certificates rest on these alone.
@@ -22,12 +23,14 @@ from leastnoise.bounds.apart import apart_loads
 from leastnoise.bounds.cell_bound import Witness, are_pairs
 from leastnoise.bounds.certificate import (
     MOST_OPTIMAL,
+    AnyWitness,
     Certificate,
     Status,
     certify,
     largest_share,
     proves_infeasible,
 )
+from leastnoise.bounds.parts_bound import PartsWitness, ProvedPart, parts_witness_from_parts
 from leastnoise.bounds.product_bound import (
     ProductWitness,
     allowed,
@@ -44,11 +47,14 @@ from leastnoise.bounds.union_rotations import UnionRotations
 __all__ = [
     "MAX_ABSOLUTE_ENTRIES",
     "MOST_OPTIMAL",
+    "AnyWitness",
     "AskedKinds",
     "AxisRoots",
     "Certificate",
     "Directions",
+    "PartsWitness",
     "ProductWitness",
+    "ProvedPart",
     "ResolventBlocks",
     "Status",
     "UnionRotations",
@@ -60,6 +66,7 @@ __all__ = [
     "dense_axis",
     "largest_share",
     "n_absolute_entries",
+    "parts_witness_from_parts",
     "per_term",
     "plain_axis",
     "product_witness_from_parts",

@@ -36,6 +36,7 @@ from typing import Literal, Protocol
 import numpy as np
 
 from leastnoise.bounds.cell_bound import Witness, checked_witness, dual_bound
+from leastnoise.bounds.parts_bound import PartsWitness
 from leastnoise.bounds.product_bound import ProductWitness, checked_product_witness, product_dual_bound
 from leastnoise.core.errors import DesignError
 from leastnoise.core.notebook import NotebookValue
@@ -43,6 +44,9 @@ from leastnoise.core.operators import Array
 from leastnoise.privacy import GAUSSIAN, CellCosts, Goal
 from leastnoise.query import MEAN_ABSOLUTE, Objective, Targets, Workload
 from leastnoise.strategy import Measured, is_within, spare_of
+
+# Dual weights of any kind.
+AnyWitness = Witness | ProductWitness | PartsWitness
 
 Status = Literal["optimal", "stopped", "heuristic", "data-dependent"]
 
@@ -74,7 +78,7 @@ class Certificate(NotebookValue):
     achieved: float
     lower_bound: float
     status: Status
-    witness: Witness | ProductWitness
+    witness: AnyWitness
     unit: str
     among: str = "Gaussian"
 
@@ -111,7 +115,7 @@ class _PlanLike(Protocol):
     @property
     def has_goal(self) -> bool: ...
     @property
-    def witness(self) -> Witness | ProductWitness: ...
+    def witness(self) -> AnyWitness: ...
     @property
     def tol(self) -> float: ...
     @property
@@ -296,12 +300,23 @@ def _proved(
     workload: Workload,
     objective: Objective,
     goal: Goal,
-    witness: Witness | ProductWitness,
+    witness: AnyWitness,
     spare: CellCosts | None,
     *,
     unit_variance: float,
-) -> tuple[Witness | ProductWitness, float, float]:
+) -> tuple[AnyWitness, float, float]:
     """The weights as they were used, the line of (1) that they prove, and the size of its numbers."""
+    if isinstance(witness, PartsWitness):
+        _refuse_product_form(spare)
+        witness.check(workload)
+        proved = [
+            _proved(part.workload(workload), objective, goal, part.witness, None, unit_variance=unit_variance)
+            for part in witness.parts
+        ]
+        bounds, sizes = [max(bound, 0.0) for _, bound, _ in proved], [size for _, _, size in proved]
+        if objective.kind == "largest":
+            return witness, max(bounds, default=0.0), max(sizes, default=0.0)
+        return witness, math.fsum(bounds), math.fsum(sizes)
     if isinstance(witness, ProductWitness):
         _refuse_product_form(spare)
         if witness.apart is not None and not goal.relation.replaces:
@@ -383,7 +398,7 @@ def total_absolute_error(workload: Workload, strategy: Measured, objective: Obje
 def proves_infeasible(
     workload: Workload,
     goal: Goal,
-    witness: Witness | ProductWitness,
+    witness: AnyWitness,
     *,
     spare: CellCosts | None = None,
 ) -> bool:
@@ -407,7 +422,7 @@ def proves_infeasible(
 def targets_bound(
     workload: Workload,
     goal: Goal,
-    witness: Witness | ProductWitness,
+    witness: AnyWitness,
     *,
     spare: CellCosts | None = None,
 ) -> float:

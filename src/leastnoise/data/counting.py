@@ -26,7 +26,7 @@ from leastnoise.data.connections import withheld
 from leastnoise.data.people import Person
 from leastnoise.data.placing import Placer
 from leastnoise.data.table_cover import Subset, first_holders, n_cells, summed
-from leastnoise.query import CellClasses, Schema
+from leastnoise.query import AnyClasses, Schema
 
 Array = npt.NDArray[Any]
 
@@ -73,7 +73,7 @@ class Question:
     person: Person | None = None
     limit: int | None = None
     earliest_by: str | None = None
-    classes: CellClasses | None = None
+    classes: AnyClasses | None = None
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -276,9 +276,9 @@ class CountedTables:
             table = self._tables[subset]
             table += summed(counts, block, subset, schema)
 
-    def __call__(self, subsets: Sequence[Subset] | CellClasses | None) -> list[npt.NDArray[np.int64]]:
+    def __call__(self, subsets: Sequence[Subset] | AnyClasses | None) -> list[npt.NDArray[np.int64]]:
         schema = self._question.schema
-        if isinstance(subsets, CellClasses):
+        if isinstance(subsets, AnyClasses):
             assert subsets is self._question.classes, "other classes were counted"
             return [self.of_classes]
         return [self.table(schema.names).ravel()] if subsets is None else [self.table(one) for one in subsets]

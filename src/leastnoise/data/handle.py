@@ -24,7 +24,7 @@ from leastnoise.data.scan_progress import ScanProgress, ScanWatch
 from leastnoise.data.sources import opened_table
 from leastnoise.data.spark import SparkTable
 from leastnoise.data.table_cover import Subset, covering_blocks, n_cells
-from leastnoise.query import CellClasses, Schema
+from leastnoise.query import AnyClasses, Schema
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ class Data(NotebookValue):
         *,
         records_per_person: int | None = None,
         earliest_by: str | None = None,
-        classes: CellClasses | None = None,
+        classes: AnyClasses | None = None,
         progress: Callable[[ScanProgress], object] | None = None,
     ) -> CountedTables:
         """What `tables` gives, held together, and the number of records in no cell: true, to be kept secret.

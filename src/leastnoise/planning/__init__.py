@@ -7,6 +7,7 @@ proved to be optimal, and keeps the best; each proposal becomes integers within 
     method          what a method is, and how its options are checked
     mechanism       what a data-dependent method is
     families        one file for each family of strategies
+    groups          conditions in groups, each by itself, the budget divided
     oblique         the search behind `residuals`
     joint           the search behind `joint`
     p_identity      the search behind `p-identity`

@@ -17,7 +17,8 @@ from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.product_requests import refuse_unstructured
 from leastnoise.planning.families.residuals import RESIDUALS
-from leastnoise.planning.laplace_search import best_with_laplace_noise
+from leastnoise.planning.groups import GROUPS
+from leastnoise.planning.laplace_search import best_with_laplace_noise, methods_to_try
 from leastnoise.planning.method import Method, Request
 from leastnoise.planning.method_list import FREE_OPERATIONS, SEARCHES, SMALL, in_order, method_named
 from leastnoise.planning.one_method import plan_by
@@ -114,6 +115,8 @@ def _step_to_line(progress: Progress) -> tuple[str, None]:
 def _best(request: Request) -> Plan:
     """The plan of the method that serves best, with the noise that the goal allows."""
     if request.privacy.noise.is_pure:
+        if request.unfit(GROUPS) is None and not methods_to_try(in_order(request), request):
+            return plan_by(GROUPS, request)
         return best_with_laplace_noise(in_order(request), request)
     trials = Trials(request)
     return trials.result_of(_gaussian_turns(trials))
@@ -138,6 +141,9 @@ def _gaussian_turns(trials: Trials) -> Iterator[Callable[[], None]]:
                 yield partial(trials.run, method, _share(trials, method))
     if not has_first and trials.gap > _FAR:
         yield trials.run_plain
+    if not trials.plans and not trials.missed and request.unfit(GROUPS) is None:
+        # Conditions with too many classes of cells for all else, or for what is left of the time.
+        yield partial(trials.run, GROUPS, 1.0)
 
 
 # The gap above which a plan is compared with plain noise, if it was not yet.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness
+from leastnoise.bounds import ProductWitness, Witness
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
@@ -246,7 +246,7 @@ def _refined(best: Plan, request: Request, how: str, propose: Callable[[], Propo
     if proposed is None:
         return None
     witness = best.witness
-    q = witness if isinstance(witness, ProductWitness) else witness.q
+    q = witness.q if isinstance(witness, Witness) else witness
     found = SearchResult(
         proposed.proposal, q, "heuristic", f"{best.note}, {how}", proposed.ended, p=witness.p
     )

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, get_args
 
-from leastnoise.bounds import ProductWitness, Status
+from leastnoise.bounds import PartsWitness, ProductWitness, Status
 from leastnoise.core.deadline import Deadline
 from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import MAX_ENTRIES, Array
@@ -120,7 +120,7 @@ class SearchResult:
     """
 
     proposal: Proposal[Measured]
-    q: Array | ProductWitness
+    q: Array | ProductWitness | PartsWitness
     claim: Status
     note: str
     ended: Ended

@@ -21,6 +21,7 @@ from leastnoise.planning.families.plain import PLAIN
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.residuals import RESIDUALS, has_shared_axis
 from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
+from leastnoise.planning.groups import GROUPS
 from leastnoise.planning.method import Method, Request
 from leastnoise.planning.p_identity.family import P_IDENTITY
 from leastnoise.planning.patience import NOMINAL_SPEED
@@ -43,6 +44,7 @@ METHODS: tuple[Method, ...] = (
     RESIDUALS,
     JOINT,
     PLAIN,
+    GROUPS,
     P_IDENTITY,
     IDENTITY,
     WORKLOAD,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Witness, largest_share
+from leastnoise.bounds import AnyWitness, PartsWitness, ProductWitness, Witness, largest_share
 from leastnoise.core.deadline import LEAST_TIME
 from leastnoise.core.decompositions import computed_on
 from leastnoise.core.errors import DesignError, MethodError
@@ -174,8 +174,8 @@ def meeting_caps(plan: Plan) -> Plan:
     return plan
 
 
-def _witness(found: SearchResult, request: Request, strategy: Measured) -> Witness | ProductWitness:
-    if isinstance(found.q, ProductWitness):
+def _witness(found: SearchResult, request: Request, strategy: Measured) -> AnyWitness:
+    if isinstance(found.q, ProductWitness | PartsWitness):
         return found.q
     return Witness(_query_weights(found.p, request, strategy), found.q, found.pairs)
 

@@ -27,7 +27,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from leastnoise.bounds import Certificate, ProductWitness, Status, Witness, certify
+from leastnoise.bounds import AnyWitness, Certificate, Status, certify
 from leastnoise.core import container
 from leastnoise.core.directed import float_above, float_below, root_above
 from leastnoise.core.errors import MethodError, NotYetError, PrivacyError, QueryError
@@ -123,7 +123,7 @@ class Plan(NotebookValue):
     objective: Objective
     method: str
     strategy: Measured | None
-    witness: Witness | ProductWitness
+    witness: AnyWitness
     claim: Status
     tol: float
     note: str
@@ -167,7 +167,7 @@ class Plan(NotebookValue):
         object.__setattr__(listed, "certificate", self.certificate)
         return listed
 
-    def with_witness(self, witness: Witness | ProductWitness, claim: Status | None = None) -> Plan:
+    def with_witness(self, witness: AnyWitness, claim: Status | None = None) -> Plan:
         """The same plan with other dual weights, such as those of another plan for the same request.
 
         Its certificate is worked out from them; its strategy was checked when the plan was made.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Status, Witness
+from leastnoise.bounds import PartsWitness, ProductWitness, Status, Witness
 from leastnoise.core.errors import DesignError, PrivacyError
 from leastnoise.core.printable import printable
 from leastnoise.core.progress import ENDINGS
@@ -180,7 +180,7 @@ _KINDS: dict[str, tuple[type, ...]] = {
     "privacy": (Goal,),
     "objective": (Objective,),
     "strategy": (Measured, type(None)),
-    "witness": (Witness, ProductWitness),
+    "witness": (Witness, ProductWitness, PartsWitness),
     "mechanism": (Mechanism, type(None)),
     "used": (CellCosts, type(None)),
     "has_goal": (bool,),

@@ -10,7 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Witness, are_pairs, product_witness_from_parts
+from leastnoise.bounds import (
+    AnyWitness,
+    Witness,
+    are_pairs,
+    parts_witness_from_parts,
+    product_witness_from_parts,
+)
 from leastnoise.core import container
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import LeastnoiseError, MethodError, PlanFileError
@@ -136,8 +142,10 @@ def _check_answers(plan: Plan, name: str) -> None:
 
 def _witness(
     content: Mapping[str, Any], arrays: Mapping[str, Array], workload: Workload, privacy: Goal, name: str
-) -> Witness | ProductWitness:
-    """The dual weights, of product form or of the cells themselves."""
+) -> AnyWitness:
+    """The dual weights, of parts of the queries, of product form or of the cells themselves."""
+    if content.get("witness") == "parts":
+        return parts_witness_from_parts(content["witness_parts"], arrays)
     if content.get("witness") == "product":
         return product_witness_from_parts(arrays, content["witness_axes"])
     if "classes" in arrays:

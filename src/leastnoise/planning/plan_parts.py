@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness
+from leastnoise.bounds import PartsWitness, ProductWitness
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.operators import Array
 
@@ -57,6 +57,10 @@ def parts_of(plan: Plan) -> tuple[dict[str, Any], dict[str, Array]]:
         arrays["used_unit"] = exact.to_limbs(np.array([plan.used.unit], dtype=object))
     if structure:
         content["structure"] = structure
+    if isinstance(plan.witness, PartsWitness):
+        content["witness"] = "parts"
+        content["witness_parts"], own = plan.witness.to_parts()
+        return content, {**arrays, **own}
     if isinstance(plan.witness, ProductWitness):
         content["witness"] = "product"
         content["witness_axes"] = plan.witness.axes_to_plain()

@@ -15,7 +15,14 @@ spanned      whether queries without a target follow from those that have one
 generators   the workloads that the papers draw or enumerate
 """
 
-from leastnoise.query.cell_classes import CellClasses, classes_of, states_in
+from leastnoise.query.cell_classes import (
+    AnyClasses,
+    CellClasses,
+    SeveralClasses,
+    classes_of,
+    over_values,
+    states_in,
+)
 from leastnoise.query.due import DueBy, check_time, due_by, due_of_batches, periods_of_cells
 from leastnoise.query.generators import (
     workload_age_pyramid,
@@ -109,7 +116,7 @@ from leastnoise.query.schema.numeric import Bins, Integers
 from leastnoise.query.schema.periods import Periods
 from leastnoise.query.schema.schema import Schema
 from leastnoise.query.spanned import check_spanned, first_not_spanned
-from leastnoise.query.workload import Workload, assemble, workload_of_query, workload_of_rows
+from leastnoise.query.workload import Workload, assemble, part_of, workload_of_query, workload_of_rows
 
 __all__ = [
     "BLANKS",
@@ -130,6 +137,7 @@ __all__ = [
     "UNITS",
     "AbsoluteError",
     "AllRanges",
+    "AnyClasses",
     "Attribute",
     "Axis",
     "AxisRows",
@@ -176,6 +184,7 @@ __all__ = [
     "RatioRows",
     "RowMeaning",
     "Schema",
+    "SeveralClasses",
     "Share",
     "StandardDeviation",
     "Sum",
@@ -215,6 +224,8 @@ __all__ = [
     "labelled_factor",
     "objective_from_dict",
     "one_factor_each",
+    "over_values",
+    "part_of",
     "period_label",
     "period_number",
     "periods_of_cells",

@@ -13,6 +13,7 @@ split. The steps are kept: they say of any record, by a look-up for each attribu
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from weakref import WeakKeyDictionary
@@ -21,7 +22,7 @@ import numpy as np
 
 from leastnoise.core.operators import Array, Matrix
 from leastnoise.query.predicates import Condition, comparisons, holding, independent_parts
-from leastnoise.query.queries import Linear, Query, Where
+from leastnoise.query.queries import Linear, Query, Term, Where
 from leastnoise.query.schema import Schema
 from leastnoise.query.workload import Workload
 
@@ -46,8 +47,74 @@ _TRIES = 3
 _DEAD = -1
 
 
+class AnyClasses(ABC):
+    """Classes of cells, of which a record is in some or in none: what counting records of classes needs."""
+
+    @property
+    @abstractmethod
+    def n(self) -> int:
+        """The number of classes."""
+
+    @abstractmethod
+    def of_codes(self, values: Mapping[str, Array] | Sequence[Array]) -> Array:
+        """The class of each of some records, `n` for none, from the number of their value of each attribute.
+
+        Guarantee:
+            Elementwise: the class of a record follows from its own values.
+
+        Args:
+            values: by the name of the attribute, or in the schema's order.
+        """
+
+    @abstractmethod
+    def of_cells(self, cells: Array) -> Array:
+        """The class of some cells, by their numbers over all attributes, the last one fastest."""
+
+    def counts(self, numbers: Array, times: Array | None = None) -> Array:
+        """How many records each class holds, (n,), by the numbers of their classes, in whole numbers.
+
+        Args:
+            numbers: what `of_codes` found.
+            times: how often each record occurs; once unless given.
+        """
+        if times is None:
+            return np.bincount(numbers.reshape(-1), minlength=self.n + 1)[: self.n]
+        found = np.zeros(self.n + 1, dtype=times.dtype)
+        np.add.at(found, numbers, np.broadcast_to(times, numbers.shape))
+        return found[: self.n]
+
+
 @dataclass(frozen=True, eq=False)
-class CellClasses:
+class SeveralClasses(AnyClasses):
+    """Classes of several workloads over the same attributes: a record is in at most one class of each."""
+
+    parts: tuple[CellClasses, ...]
+
+    @property
+    def n(self) -> int:
+        """The number of classes of all parts."""
+        return sum(part.n for part in self.parts)
+
+    def of_codes(self, values: Mapping[str, Array] | Sequence[Array]) -> Array:
+        """A row for each part: the classes of some records, `n` for none."""
+        return self._numbered([part.of_codes(values) for part in self.parts])
+
+    def of_cells(self, cells: Array) -> Array:
+        """A row for each part: the classes of some cells, `n` for none."""
+        return self._numbered([part.of_cells(cells) for part in self.parts])
+
+    def _numbered(self, rows: Sequence[Array]) -> Array:
+        starts = np.cumsum([0, *(part.n for part in self.parts)])
+        own = zip(self.parts, starts.tolist(), rows, strict=False)
+        return np.stack([np.where(row < part.n, row + start, self.n) for part, start, row in own])
+
+    def apart(self, counts: Array) -> list[Array]:
+        """The counts of the classes of each part, from those of all."""
+        return np.split(counts, np.cumsum([part.n for part in self.parts])[:-1])
+
+
+@dataclass(frozen=True, eq=False)
+class CellClasses(AnyClasses):
     """Which cells no query of a workload tells apart; those that none counts are in no class.
 
     Attributes:
@@ -99,18 +166,6 @@ class CellClasses:
             rest = rest // size
         return self.of_codes(values[::-1])
 
-    def counts(self, numbers: Array, times: Array | None = None) -> Array:
-        """How many records each class holds, (n,), by the numbers of their classes, in whole numbers.
-
-        Args:
-            times: how often each record occurs; once unless given.
-        """
-        if times is None:
-            return np.bincount(numbers, minlength=self.n + 1)[: self.n]
-        found = np.zeros(self.n + 1, dtype=times.dtype)
-        np.add.at(found, numbers, times)
-        return found[: self.n]
-
     def in_order_of(self, cells: Array) -> CellClasses | None:
         """The same classes, numbered like these cells, of which one is in each; None if they are others."""
         if cells.shape != (self.n,) or cells.dtype.kind != "i":
@@ -140,15 +195,36 @@ def over_cells(workload: Workload, cells: Array) -> Workload:
     """The same queries over some of the cells, without a schema."""
     schema = workload.schema
     assert schema is not None
-    values = dict(zip(schema.names, np.unravel_index(cells, schema.shape), strict=True))
+    return over_values(workload, dict(zip(schema.names, np.unravel_index(cells, schema.shape), strict=True)))
+
+
+def over_values(workload: Workload, values: Mapping[str, Array]) -> Workload:
+    """The same queries over some of the cells, by the numbers of their values, without a schema."""
+    schema = workload.schema
+    assert schema is not None
     blocks = []
     for block in workload.blocks:
         if isinstance(block.query, Where):
             columns = holding(block.query.parsed, schema, values)[None, :].astype(np.int64)
         else:
-            columns = block.operator.columns(cells)
+            columns = np.concatenate(
+                [_columns_of_term(term, schema, values) for term in block.query.terms(schema)]
+            )
         blocks.append(replace(block, operator=Matrix(columns)))
     return Workload(tuple(blocks), None)
+
+
+def _columns_of_term(term: Term, schema: Schema, values: Mapping[str, Array]) -> Array:
+    """The entries of a product of rows, (rows, cells), in the order of its labels."""
+    n = len(next(iter(values.values()))) if values else 1
+    found = np.ones((1, n), dtype=np.int64)
+    for factor in term:
+        place: Array = np.zeros(n, dtype=np.int64)
+        for name in factor.attributes:
+            place = place * schema[name].size + values[name]
+        own = factor.operator.columns(place)
+        found = (found[:, None, :] * own[None, :, :]).reshape(-1, n)
+    return found
 
 
 def states_in(seconds: float | None) -> float:

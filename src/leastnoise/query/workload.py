@@ -16,6 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -342,6 +343,23 @@ class Workload(NotebookValue):
 
 # Values that a warning names one by one where listed ranges share an end.
 _MAX_SHARED = 3
+
+
+# Parts of workloads, so that what is known of a part is found again.
+_PARTS: WeakKeyDictionary[Workload, dict[frozenset[str], Workload]] = WeakKeyDictionary()
+
+
+def part_of(workload: Workload, names: Iterable[str]) -> Workload:
+    """Some batches as a workload of their own, in its order; the same one each time it is asked for.
+
+    Args:
+        names: of the batches.
+    """
+    known, wanted = _PARTS.setdefault(workload, {}), frozenset(names)
+    if wanted not in known:
+        blocks = tuple(block for block in workload.blocks if block.name in wanted)
+        known[wanted] = Workload(blocks, workload.schema)
+    return known[wanted]
 
 
 def assemble(queries: Iterable[Query], schema: Schema) -> Workload:

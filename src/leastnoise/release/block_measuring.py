@@ -56,7 +56,7 @@ from leastnoise.core.whole_file import written_whole
 from leastnoise.data import Data, ScanProgress, version_digest
 from leastnoise.planning import Plan, plan_from_parts
 from leastnoise.privacy import Charge, CountedTable, Entry, Goal, Ledger
-from leastnoise.query import CellClasses
+from leastnoise.query import AnyClasses
 from leastnoise.release.block_folder import BlockFolder, FolderIntegers
 from leastnoise.release.counts import is_truncated, opened_source, tables_of_vector
 from leastnoise.release.not_counted import NotCounted, NotCountedRow, not_counted_from_parts
@@ -353,13 +353,13 @@ def _read_once(request: BlockRequest, strategy: Measured, layout: Layout, first:
 
 def _tables_from(
     request: BlockRequest, strategy: Measured, layout: Layout, first: int
-) -> tuple[list[tuple[str, ...]], CellClasses | None]:
+) -> tuple[list[tuple[str, ...]], AnyClasses | None]:
     """The tables that the files from the first on ask for, each once, and the classes of cells."""
     found: dict[tuple[str, ...], None] = {}
     classes = None
     for number in range(first, layout.n_files):
         asked = strategy.part_tables(layout.ends[number], layout.ends[number + 1])
-        if isinstance(asked, CellClasses):
+        if isinstance(asked, AnyClasses):
             classes = asked
         elif asked is None:
             schema = request.plan.workload.schema

@@ -15,7 +15,7 @@ import numpy as np
 from leastnoise.core.errors import DataError
 from leastnoise.core.operators import Array
 from leastnoise.data import Data, counts_from_vector, is_count_vector, summed, vectorize
-from leastnoise.query import CellClasses, Workload
+from leastnoise.query import AnyClasses, Workload
 from leastnoise.strategy import CountTables
 
 
@@ -59,9 +59,9 @@ class TableCounter:
     earliest_by: str | None = None
     _rest: tuple[int, ...] | None = field(default=None, init=False)
 
-    def __call__(self, subsets: Sequence[tuple[str, ...]] | CellClasses | None) -> Sequence[Array]:
-        classes = subsets if isinstance(subsets, CellClasses) else None
-        asked: Sequence[tuple[str, ...]] = [()] if isinstance(subsets, CellClasses) else subsets or []
+    def __call__(self, subsets: Sequence[tuple[str, ...]] | AnyClasses | None) -> Sequence[Array]:
+        classes = subsets if isinstance(subsets, AnyClasses) else None
+        asked: Sequence[tuple[str, ...]] = [()] if isinstance(subsets, AnyClasses) else subsets or []
         found = self.data.counted(
             [self.data.schema.names] if subsets is None else asked,
             self.left_out_by,
@@ -128,8 +128,8 @@ def tables_of_vector(workload: Workload, counts: Array) -> CountTables:
     """Cross tables by adding up counts of all cells."""
     schema = workload.schema
 
-    def ask(subsets: Sequence[tuple[str, ...]] | CellClasses | None) -> Sequence[Array]:
-        if isinstance(subsets, CellClasses):
+    def ask(subsets: Sequence[tuple[str, ...]] | AnyClasses | None) -> Sequence[Array]:
+        if isinstance(subsets, AnyClasses):
             # In Python integers too, for the same reason.
             return [subsets.counts(subsets.of_cells(np.arange(len(counts))), counts.astype(object))]
         if subsets is None or schema is None:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from leastnoise.core.operators import Array
-from leastnoise.query import CellClasses, Workload
+from leastnoise.query import AnyClasses, Workload
 from leastnoise.strategy import CountTables, Measured
 
 # Products of integers up to which every column, and every pair of columns, is computed again.
@@ -117,9 +117,9 @@ def tables_of(workload: Workload, records: Sequence[tuple[Record, int]]) -> Coun
             counts[_cell(workload, record)] += count
         return counts
 
-    def ask(subsets: Sequence[tuple[str, ...]] | CellClasses | None) -> Sequence[Array]:
+    def ask(subsets: Sequence[tuple[str, ...]] | AnyClasses | None) -> Sequence[Array]:
         schema = workload.schema
-        if isinstance(subsets, CellClasses):
+        if isinstance(subsets, AnyClasses):
             values = [np.array(own, dtype=np.int64) for own in zip(*(one for one, _ in records), strict=True)]
             times = np.array([count for _, count in records], dtype=dtype)
             return [subsets.counts(subsets.of_codes(values), times)]

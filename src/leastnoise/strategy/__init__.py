@@ -39,6 +39,7 @@ A module imports only modules that stand above it here:
     combined_rows   combinations of a workload's own queries, for few of them over many cells
     structured      blocks of products, for domains that no matrix holds
     over_classes    any of these over classes of cells that no query tells apart
+    side_by_side    several strategies, each for its own queries, with one scale of noise
     strategy_file   strategies of all these kinds, read from files
     changing_records  what records that change, and people who come back, shift over all periods
 """
@@ -69,6 +70,7 @@ from leastnoise.strategy.rounding import (
     rounded_rows,
 )
 from leastnoise.strategy.row_space import Basis, basis_of, factor_gram, integer_basis
+from leastnoise.strategy.side_by_side import SideProposal
 from leastnoise.strategy.stored import StoredIntegers
 from leastnoise.strategy.strategy_file import strategy_from_parts
 from leastnoise.strategy.structured.axis_rounding import joint_form, rounded_centre, split_form, whole_form
@@ -99,6 +101,7 @@ __all__ = [
     "Proposal",
     "QueryProposal",
     "RealStrategy",
+    "SideProposal",
     "Spread",
     "StoredIntegers",
     "Strategy",

@@ -29,7 +29,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.printable import in_figures
 from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy import Neighbours, Noise
-from leastnoise.query import CellClasses, InventedRecords, Schema, Workload, periods_of_cells
+from leastnoise.query import AnyClasses, InventedRecords, Schema, Workload, periods_of_cells
 from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.periods import axis_of_time, last_columns
 from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
@@ -43,7 +43,7 @@ MAX_LISTED = 2**20
 
 # The counts that are asked for: a table for each tuple of attributes; None for one table, of all cells;
 # classes of cells for one table, of the classes.
-TablesAsked = Sequence[tuple[str, ...]] | CellClasses | None
+TablesAsked = Sequence[tuple[str, ...]] | AnyClasses | None
 
 # Counts of records for each combination of values, in the tables that are asked for.
 CountTables = Callable[[TablesAsked], Sequence[Array]]

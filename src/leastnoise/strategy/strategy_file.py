@@ -15,13 +15,14 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.errors import DesignError, PlanFileError
 from leastnoise.core.operators import MAX_ENTRIES, Array
-from leastnoise.query import Workload, axes_from_plain, classes_of
+from leastnoise.query import Workload, axes_from_plain, classes_of, part_of
 from leastnoise.strategy.axis_form import form_from_parts
 from leastnoise.strategy.combined_rows import combined_rows
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.measured import Measured
 from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.query_rows import RowsAsAsked
+from leastnoise.strategy.side_by_side import Side, SideBySide, prefix
 from leastnoise.strategy.structured.blocks import Structured
 from leastnoise.strategy.structured.integer_blocks import ProductBlock
 from leastnoise.strategy.structured.tables import WeightedTables
@@ -31,6 +32,9 @@ _MAX_BITS = 512
 
 # Coefficients lie below this, so that rows on any such grid are exact.
 _MAX_COEFFICIENT = 2**30
+
+# The largest factor of one of several strategies that a file may ask for.
+_MAX_FACTOR = 2**256
 
 # Kinds of blocks of products.
 _BLOCKS = {"blocks": Structured, "tables": WeightedTables}
@@ -73,6 +77,8 @@ def strategy_from_parts(
             )
         inner = {"structure": structure["inner"]} if structure["inner"] else {}
         return OverClasses(strategy_from_parts(inner, arrays, reduced, **how), classes)
+    if kind == "side-by-side":
+        return _side_by_side_from_parts(structure, arrays, workload, how)
     if kind == "combined":
         return _combined_from_parts(arrays, workload, how)
     if kind == "queries":
@@ -93,6 +99,21 @@ def _combined_from_parts(arrays: Mapping[str, Array], workload: Workload, how: d
     if not fits or rows.ndim != 3 or rows.dtype.kind != "i":
         raise _unfit()
     return combined_rows(exact.from_limbs(rows), workload, positions, **how)
+
+
+def _side_by_side_from_parts(
+    plain: Any, arrays: Mapping[str, Array], workload: Workload, how: dict[str, Any]
+) -> Measured:
+    """Several strategies, each for batches of its own."""
+    sides = []
+    for number, side in enumerate(plain["sides"]):
+        names, factor = tuple(side["names"]), int(side["factor"])
+        if not 1 <= factor < _MAX_FACTOR or not set(names) <= set(workload.names):
+            raise _unfit()
+        inner = {"structure": side["structure"]} if side["structure"] else {}
+        own = strategy_from_parts(inner, _own(arrays, prefix(number)), part_of(workload, names), **how)
+        sides.append(Side(own, factor, names))
+    return SideBySide(sides)
 
 
 def _as_asked_from_plain(plain: Any, workload: Workload, how: dict[str, Any]) -> Measured:

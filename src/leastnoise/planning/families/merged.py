@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastnoise.bounds import ProductWitness, Witness
+from leastnoise.bounds import Witness
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array, Matrix
 from leastnoise.planning.families.proposals import counted_workload
@@ -114,7 +114,7 @@ def over_cells(found: SearchResult, request: Request, cells: Cells) -> SearchRes
     proposal = found.proposal
     assert isinstance(proposal, RealStrategy)
     basis = np.eye(len(cells.first), dtype=np.int64) if proposal.basis is None else proposal.basis
-    assert not isinstance(found.q, ProductWitness)
+    assert isinstance(found.q, np.ndarray)
     q, pairs = weights_of_cells(found.q, found.pairs, request, cells)
     return replace(found, proposal=RealStrategy(proposal.coefficients, cells.spread(basis)), q=q, pairs=pairs)
 

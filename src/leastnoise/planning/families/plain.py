@@ -135,7 +135,7 @@ def _tables(request: Request, question: ProductRequest) -> _Option:
         if request.objective.kind == "total-within-caps":
             caps = caps * float(request.privacy.column_budget)
         needed, largest = _needed_by_targets(products, energies, caps, sets)
-    shares = _at_least(needed, costs) if largest < 1 or question.caps is None else needed / needed.sum()
+    shares = at_least(needed, costs) if largest < 1 or question.caps is None else needed / needed.sum()
     # A set that counts for nothing is measured all the same where a query without weight needs it.
     shares = np.where(shares > 0, shares, _LEAST_SHARE * float(shares.max(initial=1.0)))
     shares = shares / shares.sum()
@@ -215,7 +215,7 @@ def _needed_by_targets(
     return needed, float(needed.sum())
 
 
-def _at_least(needed: Array, costs: Array) -> Array:
+def at_least(needed: Array, costs: Array) -> Array:
     """Shares x ≥ needed that add up to 1 with the least Σ c/x: max(needed, λ √c)."""
     free = np.flatnonzero(costs > 0)
     if len(free) == 0:
