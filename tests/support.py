@@ -10,6 +10,9 @@ from typing import Any
 
 import pytest
 
+from leastnoise.core.merged_cells import Cells
+from leastnoise.query import Workload
+
 
 def extra(module: str) -> Any:
     """An optional module: skipped visibly on the light core, required where every extra is installed."""
@@ -33,6 +36,11 @@ def refuses(kind: type[Exception], field: str, given: object = ..., *says: str) 
     # By text, because nan does not equal itself and True equals 1.
     assert given is ... or repr(error.given) == repr(given), f"{error.given!r}: {error}"
     assert all(words in str(error) for words in says), str(error)
+
+
+def cells_of(workload: Workload) -> Cells:
+    """The cells that the queries tell apart, in the order of their first ones; all if that takes long."""
+    return workload.cells or Cells.all_of(workload.shape[1])
 
 
 # Exit statuses of a command that refuses with a line that begins with "error: ".

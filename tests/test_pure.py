@@ -41,7 +41,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.solver import load_backend
-from support import extra, refuses
+from support import cells_of, extra, refuses
 from tolerances import ROUNDING, SOLVER
 
 # Central differences of smooth functions of size one: the square of the step, and rounding over the step.
@@ -92,7 +92,7 @@ WORKLOADS = {
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_formula_is_the_total_variance(name: str) -> None:
     workload = WORKLOADS[name]
-    cells = problems.cells_of(workload)
+    cells = cells_of(workload)
     problem = problems.problem_of(workload, workload.weights, cells)
     theta = np.random.default_rng(0).random((problem.n, 3))
     A = problems.rows_of(theta)
@@ -108,7 +108,7 @@ def test_the_formula_is_the_total_variance(name: str) -> None:
 @pytest.mark.parametrize("name", WORKLOADS)
 def test_the_gradient_is_that_of_the_formula(name: str) -> None:
     workload = WORKLOADS[name]
-    problem = problems.problem_of(workload, workload.weights, problems.cells_of(workload))
+    problem = problems.problem_of(workload, workload.weights, cells_of(workload))
     rng = np.random.default_rng(1)
     theta, direction = rng.random((problem.n, 2)), rng.standard_normal((problem.n, 2))
     gradient = problems.total_and_gradient(problem, theta)[1]
@@ -123,7 +123,7 @@ def test_the_gradient_is_that_of_the_formula(name: str) -> None:
 
 def test_quick_queries_and_their_gram_matrix_are_the_same_problem() -> None:
     workload = over(20, Prefix("a"), Marginal("a"))
-    cells = problems.cells_of(workload)
+    cells = cells_of(workload)
     implicit = problems.problem_of(workload, workload.weights, cells)
     V = workload.weighted_gram()
     X = np.random.default_rng(0).random((20, 3))
@@ -142,7 +142,7 @@ def test_backends_agree(backend: str) -> None:
         extra("torch")
     workload = over(12, Prefix("a"))
     arrays = load_backend(backend)
-    cells = problems.cells_of(workload)
+    cells = cells_of(workload)
     problem = problems.problem_of(workload, workload.weights, cells, arrays)
     theta = np.random.default_rng(0).random((12, 3))
     value, gradient = problems.total_and_gradient(problem, arrays.matrix(theta))
@@ -215,9 +215,7 @@ def test_the_same_seed_finds_the_same_rows() -> None:
 
 
 def test_more_starts_and_more_steps_do_not_lose() -> None:
-    problem = problems.problem_of(
-        over(48, Prefix("a")), np.ones(48), problems.cells_of(over(48, Prefix("a")))
-    )
+    problem = problems.problem_of(over(48, Prefix("a")), np.ones(48), cells_of(over(48, Prefix("a"))))
 
     def value(starts: int, steps: int) -> float:
         return searches.search(problem, searches.Effort(3, starts, steps), np.random.default_rng(0)).value

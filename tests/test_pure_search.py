@@ -32,7 +32,7 @@ from leastnoise.query import (
     assemble,
 )
 from leastnoise.solver import load_backend
-from support import extra, refuses
+from support import cells_of, extra, refuses
 from tolerances import ROUNDING, SOLVER
 
 # Central differences of smooth functions of size one: the square of the step, and rounding over the step.
@@ -49,7 +49,7 @@ def over(n: int, *queries: Query) -> Workload:
 
 
 def problem_for(workload: Workload, backend: str = "numpy") -> problems.Problem:
-    return problems.problem_of(workload, workload.weights, problems.cells_of(workload), load_backend(backend))
+    return problems.problem_of(workload, workload.weights, cells_of(workload), load_backend(backend))
 
 
 def per_query(plan: Any) -> float:
@@ -116,7 +116,7 @@ def test_neighbours_are_told_from_strangers() -> None:
 def test_kinds_of_cells_keep_the_order_of_the_cells() -> None:
     """Kinds used to come in the order of their columns, which put strangers side by side."""
     workload = over(60, Ranges("a", [(3 * k, 3 * k + 14) for k in range(15)]))
-    cells = problems.cells_of(workload)
+    cells = cells_of(workload)
     assert not cells.are_all and (np.diff(cells.first) > 0).all()
     W = workload.dense()
     used = np.flatnonzero(cells.used)
@@ -263,7 +263,7 @@ def test_sums_that_are_asked_are_starts() -> None:
         (place // width == np.arange(-(-182 // width))[:, None]).astype(float) for width in (1, 7, 30, 91)
     ]
     workload = Workload.from_matrix(np.vstack(bins))
-    asked = problems.sums_asked(workload, problems.cells_of(workload))
+    asked = problems.sums_asked(workload, cells_of(workload))
     assert all(rows.max() <= 1 and len(rows) <= 182 // 6 + 1 for rows in asked) and len(asked) > 1
     plan = design(workload, PureDP(1), method="p-identity")
     assert plan.certificate.achieved / 2 < 721
@@ -307,7 +307,7 @@ ASKED = over(12, Prefix("a", stderr=9), Marginal("a", stderr=4))
 @pytest.mark.parametrize("objective", [MaxVariance(), Targets()], ids=str)
 def test_the_gradient_for_the_largest(objective: Any) -> None:
     request = Request(ASKED, PureDP(1), objective=objective)
-    weigh = refinement.largest_of(request, problems.cells_of(ASKED), 30.0)
+    weigh = refinement.largest_of(request, cells_of(ASKED), 30.0)
     rng = np.random.default_rng(0)
     P, N = rng.random((2, 14, 12))
     to_P, to_N = rng.standard_normal((2, 14, 12))
@@ -349,7 +349,7 @@ def test_rows_are_judged_by_the_largest_and_not_by_what_is_minimised() -> None:
     """A low power leads away from the least largest variance; the rows it began with are kept then."""
     workload = over(32, Prefix("a"))
     request = Request(workload, PureDP(1), objective=MaxVariance())
-    cells = problems.cells_of(workload)
+    cells = cells_of(workload)
     plan = design(workload, PureDP(1), objective=MaxVariance(), method="p-identity")
     rows = plan.strategy.entries.astype(float)
     rows /= np.abs(rows).sum(axis=0)

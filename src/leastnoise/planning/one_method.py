@@ -75,7 +75,8 @@ def attempt(method: Method, request: Request, needs: Needs) -> Plan:
             return plan_of(method.name, request.options, request, found)
 
     with computed_on(None if request.backend == "numpy" else load_backend(request.backend)):
-        priced = plan_by_prices(method, request, find, measured)
+        is_within = request.objective.kind == "total-within-caps"
+        priced = plan_by_prices(method, request, find, measured) if is_within else None
         if priced is not None and priced.certificate.gap <= SMALL_GAP:
             return priced
         try:

@@ -72,12 +72,12 @@ def plan_by_prices(
     Targets that bind nowhere are what most people write: the first search, without prices, is then the last.
 
     Args:
+        request: about the total within targets.
         find: the method's search, for a request about the total alone.
         measured: the plan of what it finds, for the request with targets.
     """
     objective = request.objective
-    if not isinstance(objective, TotalVariance) or objective.kind != "total-within-caps":
-        return None
+    assert isinstance(objective, TotalVariance)
     if method.name not in SEARCHES or request.workload.shape[1] <= SMALL:
         return None
     alone = replace(request, objective=replace(objective, within_targets=False))

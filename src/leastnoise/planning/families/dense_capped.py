@@ -20,6 +20,7 @@ from leastnoise.core.deadline import Watch
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Operator
+from leastnoise.planning.families.merged import deciding_cells
 from leastnoise.planning.families.proposals import (
     largest_square,
     list_pairs,
@@ -96,14 +97,10 @@ def room_of(request: Request, cells: Cells) -> Room | None:
     """What each kind of cell may spend; None where there are no earlier plans."""
     if request.spare is None:
         return None
-    unit = request.spare.unit
-    used = np.flatnonzero(cells.used)
-    tau = np.array([request.spare.numerators[i] / unit for i in used])
-    # By kind, and within each kind from the least on.
-    order = np.lexsort((tau, cells.kind))
-    first = order[np.unique(cells.kind[order], return_index=True)[1]]
-    most = float(tau[first].max())
-    return Room(most, np.sqrt(tau[first] / most), used[first])
+    deciding = deciding_cells(request, cells)
+    tau = np.array([request.spare.numerators[i] / request.spare.unit for i in deciding.tolist()])
+    most = float(tau.max())
+    return Room(most, np.sqrt(tau / most), deciding)
 
 
 @dataclass(frozen=True, eq=False)

@@ -12,8 +12,6 @@ too, by weighted tables of rows: see `crossed_tables`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from leastnoise.bounds import ProductWitness, Status
@@ -109,11 +107,12 @@ def _find(request: Request) -> SearchResult:
         left = request.deadline.part(_SEARCHING).left
         limit = None if left is None else left / n_searched
         n_searched -= 1
-        found = factor(request, kind, max(len(term.places), 1), limit)
-        forms[place], q[place] = [found.form], found.q
-        if found.p is not None:
-            rows[0, place] = found.p
-        notes.append(f"{' and '.join(products.axes[place].names)}: {found.how}")
+        integers, found = factor(request, kind, max(len(term.places), 1), limit)
+        forms[place] = [AxisForm("whole", products.sizes[place], _lowest_terms(integers))]
+        q[place] = np.asarray(found.q)
+        if has_weights and found.p is not None:
+            rows[0, place] = np.asarray(found.p)
+        notes.append(f"{' and '.join(products.axes[place].names)}: {found.note}")
         endings.append(found.ended)
     is_gaussian = request.privacy.noise == GAUSSIAN
     is_proved = is_gaussian and not request.privacy.relation.replaces
@@ -125,24 +124,15 @@ def _find(request: Request) -> SearchResult:
     return SearchResult(single_block(products.axes, forms), witness, claim, note, worst_ending(endings))
 
 
-@dataclass(frozen=True, eq=False)
-class _FactorFound:
-    """A strategy for one factor, dual weights of its values and of its rows, and how it was found."""
-
-    form: AxisForm
-    q: Array
-    p: Array | None
-    how: str
-    ended: Ended
-
-
 def _parts(term: ProductTerm) -> list[tuple[int, int]]:
     """The axes of a product, each with the kind of its rows."""
     return list(zip(term.places, term.kinds, strict=True))
 
 
-def _optimal(request: Request, kind: AxisRows, n_factors: int, time_limit: float | None) -> _FactorFound:
-    """The certified optimum for one factor."""
+def _optimal(
+    request: Request, kind: AxisRows, n_factors: int, time_limit: float | None
+) -> tuple[Array, SearchResult]:
+    """The certified optimum for one factor: whole numbers, and what was found."""
     # Each factor may use its part of the tolerance.
     tol = request.tol / (2 * n_factors)
     found = DENSE.find(
@@ -159,11 +149,7 @@ def _optimal(request: Request, kind: AxisRows, n_factors: int, time_limit: float
     )
     assert isinstance(found, SearchResult)
     assert isinstance(found.proposal, RealStrategy)
-    integers = rounded_rows(found.proposal, GDP(1), tol)
-    form = AxisForm("whole", kind.operator.shape[1], _lowest_terms(integers))
-    has_weights = request.objective.kind != "total" and found.p is not None
-    p = np.asarray(found.p) if has_weights else None
-    return _FactorFound(form, np.asarray(found.q), p, found.note, found.ended)
+    return rounded_rows(found.proposal, GDP(1), tol), found
 
 
 def _of_factor(objective: Objective) -> Objective:
@@ -175,8 +161,8 @@ def _of_factor(objective: Objective) -> Objective:
 
 def _with_laplace_noise(
     request: Request, kind: AxisRows, n_factors: int, time_limit: float | None
-) -> _FactorFound:
-    """The best strategy found for one factor under the L1 norm."""
+) -> tuple[Array, SearchResult]:
+    """The best strategy found for one factor under the L1 norm: whole numbers, and what was found."""
     n = kind.operator.shape[1]
     deadline = Deadline.after(time_limit)
     factor = best_factor(kind.gram, time_limit=None if time_limit is None else _SEARCHED * time_limit)
@@ -188,8 +174,8 @@ def _with_laplace_noise(
         assert isinstance(found, SearchResult)
         q = np.asarray(found.q)
         endings.append(found.ended)
-    form = AxisForm("whole", n, _lowest_terms(factor.rows))
-    return _FactorFound(form, q, None, factor.how, worst_ending(endings))
+    ended = worst_ending(endings)
+    return factor.rows, SearchResult(RealStrategy(factor.rows), q, "heuristic", factor.how, ended)
 
 
 def _lowest_terms(rows: Array) -> Array:

@@ -186,12 +186,6 @@ def covariance_of(theta: Array) -> Array:
     return np.asarray(s[:, None] * inner * s)
 
 
-def cells_of(workload: Workload) -> Cells:
-    """The cells that the queries tell apart, in the order of their first ones; all if that takes long."""
-    cells = workload.cells
-    return Cells.all_of(workload.shape[1]) if cells is None else cells
-
-
 def in_order(cells: Cells) -> Cells:
     """The same cells, kinds numbered as they come: neighbours stay neighbours, which starts rely on."""
     order = np.argsort(cells.first)
