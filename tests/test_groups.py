@@ -184,3 +184,19 @@ def test_too_many_classes_have_a_plan_all_the_same(time_limit: float, tmp_path: 
     assert np.abs((release.answers - truth) / release.stderr).max() < 8
     plan.save(tmp_path / "plan.plan")
     assert ln.load_plan(tmp_path / "plan.plan").digest == plan.digest
+
+
+def test_conditions_beside_tables_of_more_attributes_than_cells_can_be_numbered() -> None:
+    """Once each condition was tied into one axis with all others: there was no plan."""
+    pandas = pytest.importorskip("pandas")
+    schema = ln.Schema({f"a{place}": range(4) for place in range(40)})
+    texts = [f"a{place} >= 2 or a{place + 7} == 1 or a{place + 20} == 3" for place in range(15)]
+    workload = ln.assemble([ln.Cube(*schema.names, order=2), *map(ln.Where, texts)], schema)
+    plan = ln.design(workload, ln.GDP(1), time_limit=5)
+    assert plan.certificate.gap < 0.05
+    rng = np.random.default_rng(0)
+    frame = pandas.DataFrame({name: rng.integers(0, 4, 200) for name in schema})
+    with pytest.warns(ln.LeastnoiseWarning):
+        release = ln.measure(plan, frame)
+    truth = np.array([len(frame.query(text)) for text in texts])
+    assert (np.abs(release.answers[-15:] - truth) < 8 * release.stderr[-15:]).all()

@@ -37,6 +37,9 @@ STATES_PER_SECOND = 5e7
 # Entries of all conditions over merged values, at most.
 MAX_ENTRIES = 2**26
 
+# Cells that are numbered in 64 bits.
+_MAX_NUMBERED = 2**62
+
 # Queries, at most.
 MAX_QUERIES = 4_096
 
@@ -123,7 +126,8 @@ class CellClasses(AnyClasses):
         codes: for each attribute the number of the merged value of each value.
         steps: for each attribute the class after it, by the class before it and the merged value.
         order: the number of each class at the end; `n` for cells that no query counts.
-        first: the cell, over all attributes in the schema's order, that stands for each class.
+        first: the cell that stands for each class, by its number over all attributes in the schema's order,
+            or over those that some query tells apart where all have too many cells to be numbered.
     """
 
     names: tuple[str, ...]
@@ -158,19 +162,35 @@ class CellClasses(AnyClasses):
             found = step[found, codes[own]]
         return np.asarray(self.order[found])
 
+    @property
+    def radices(self) -> tuple[int, ...]:
+        """How many values of each attribute are numbered: those of `first`."""
+        return _radices(self.sizes, self.codes)
+
     def of_cells(self, cells: Array) -> Array:
-        """The class of some cells, by their numbers over all attributes, the last one fastest."""
+        """The class of some cells, by their numbers as in `first`, the last attribute fastest."""
+        return self.of_codes(self.values_of(cells))
+
+    def values_of(self, cells: Array) -> list[Array]:
+        """The numbers of the values of every attribute in some cells, by their numbers as in `first`."""
         rest, values = np.asarray(cells), []
-        for size in reversed(self.sizes):
+        for size in reversed(self.radices):
             values.append(rest % size)
             rest = rest // size
-        return self.of_codes(values[::-1])
+        return values[::-1]
+
+    def number_of(self, place: int) -> int:
+        """The number over all attributes of the cell that stands for a class, however many there are."""
+        number = 0
+        for size, own in zip(self.sizes, self.values_of(self.first[place : place + 1]), strict=True):
+            number = number * size + int(own[0])
+        return number
 
     def in_order_of(self, cells: Array) -> CellClasses | None:
         """The same classes, numbered like these cells, of which one is in each; None if they are others."""
         if cells.shape != (self.n,) or cells.dtype.kind != "i":
             return None
-        if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < self.n_cells:
+        if len(cells) and not 0 <= int(cells.min()) <= int(cells.max()) < math.prod(self.radices):
             return None
         place = np.full(self.n + 1, self.n)
         place[self.of_cells(cells)] = np.arange(self.n)
@@ -184,18 +204,19 @@ class CellClasses(AnyClasses):
         if workload not in known:
             own = classes_of(workload)
             is_told = own is not None and _refines(self, own)
-            known[workload] = over_cells(workload, self.first) if is_told else None
+            values = dict(zip(self.names, self.values_of(self.first), strict=True))
+            known[workload] = over_values(workload, values) if is_told else None
         return known[workload]
 
 
 _REDUCED: WeakKeyDictionary[CellClasses, WeakKeyDictionary[Workload, Workload | None]] = WeakKeyDictionary()
 
 
-def over_cells(workload: Workload, cells: Array) -> Workload:
-    """The same queries over some of the cells, without a schema."""
-    schema = workload.schema
-    assert schema is not None
-    return over_values(workload, dict(zip(schema.names, np.unravel_index(cells, schema.shape), strict=True)))
+def _radices(sizes: Sequence[int], codes: Sequence[Array]) -> tuple[int, ...]:
+    """How many values of each attribute are numbered: of too many cells, those that are told apart."""
+    if math.prod(sizes) < _MAX_NUMBERED:
+        return tuple(sizes)
+    return tuple(size if own.any() else 1 for size, own in zip(sizes, codes, strict=True))
 
 
 def over_values(workload: Workload, values: Mapping[str, Array]) -> Workload:
@@ -288,7 +309,7 @@ def _different(rows: Array) -> tuple[Array, Array]:
 
 def _classes_of(workload: Workload, most_states: float) -> CellClasses | None:
     schema = workload.schema
-    if schema is None or workload.shape[0] > MAX_QUERIES or schema.n_cells >= 2**62:
+    if schema is None or workload.shape[0] > MAX_QUERIES:
         return None
     if any(isinstance(block.query, Linear) for block in workload.blocks):
         return None
@@ -374,14 +395,15 @@ def _walked(schema: Schema, asked: _Asked, most_states: float) -> CellClasses | 
     """The classes after all attributes, one after the other."""
     codes = asked.merged_values()
     first = {name: np.unique(code, return_index=True)[1] for name, code in codes.items()}
-    parts = asked.parts(first)
+    radices = _radices([schema[name].size for name in schema], [codes[name] for name in schema])
+    parts = asked.parts(first) if math.prod(radices) < _MAX_NUMBERED else None
     if parts is None:
         return None
     together = _parts_of_products(parts)
     states = np.zeros((1, len(parts)), dtype=np.int32)
     cells = np.zeros(1, dtype=np.int64)
     steps, n_looked = [], 0.0
-    for name in schema:
+    for name, radix in zip(schema, radices, strict=True):
         n_values = len(first[name])
         n_looked += float(states.size * n_values)
         if n_looked > most_states:
@@ -391,7 +413,7 @@ def _walked(schema: Schema, asked: _Asked, most_states: float) -> CellClasses | 
         kinds, number_of = step.different()
         if len(kinds) > MAX_CLASSES:
             return None
-        at = (cells[:, None] * schema[name].size + first[name]).reshape(-1)
+        at = (cells[:, None] * radix + first[name]).reshape(-1)
         # The lowest cell of each class stands for it, so that classes have one order.
         lowest = np.full(len(kinds), at.max())
         np.minimum.at(lowest, number_of, at)

@@ -65,7 +65,7 @@ class OverClasses(Measured):
     def costliest_cell(self) -> int:
         """A cell whose record spends most, where records are added or removed."""
         costs = self.inner.column_costs
-        return int(self.classes.first[max(range(len(costs)), key=costs.__getitem__)])
+        return self.classes.number_of(max(range(len(costs)), key=costs.__getitem__))
 
     @cached_property
     def _class_of_every_cell(self) -> Array:
