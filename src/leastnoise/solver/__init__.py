@@ -63,7 +63,7 @@ from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.ordering import refined_profile
 from leastnoise.solver.product_weights import ProductRows, towards_cells, towards_rows
 from leastnoise.solver.quasi_newton import least_total_by_descent
-from leastnoise.solver.reweighting import MAX_ROUNDS, Reweighting
+from leastnoise.solver.reweighting import Reweighting, reweighted
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.row_passes import RowPasses
 from leastnoise.solver.rows import ImplicitRows, QueryRows
@@ -73,7 +73,6 @@ from leastnoise.solver.weighting import optimal_weighting
 
 __all__ = [
     "BACKENDS",
-    "MAX_ROUNDS",
     "NUMPY",
     "Backend",
     "CappedBlock",
@@ -108,6 +107,7 @@ __all__ = [
     "minimise_smooth",
     "optimal_weighting",
     "refined_profile",
+    "reweighted",
     "second_try",
     "total_within",
     "total_within_caps",

@@ -15,11 +15,15 @@ p^¼ per round, and the gap falls by 16; 4 to 9 rounds reached 1e-9 on all that 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 import numpy as np
 
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
 
 # Rounds at most; none was seen to take more than 12.
 MAX_ROUNDS = 60
@@ -61,6 +65,43 @@ class Reweighting:
     def following(self, variances: Array) -> Reweighting:
         """The next round, from the variances of this one."""
         return Reweighting(self.weights, _divided(self.weights, np.sqrt(variances)), self.counts)
+
+
+# The part of the gap asked for that the weights may leave; the rest is for the totals and for rounding.
+_SHARE = 0.25
+
+# The first rounds need not be solved further than this: their weights are not yet the last.
+_FIRST_TOL = 1e-4
+
+_Found = TypeVar("_Found")
+
+
+def reweighted(
+    least: Callable[[Array, float], tuple[_Found, Array, Ended]],
+    start: Reweighting,
+    *,
+    tol: float,
+    deadline: Deadline,
+) -> tuple[_Found, Array, Ended, int]:
+    """What the last round has found, its weights p, how the rounds ended, and how many there were.
+
+    Args:
+        least: finds the least total variance for weights p to some gap; the variances, how that search ended.
+        start: the first round.
+        tol: the gap of f to end at.
+        deadline: after which there is no further round.
+    """
+    at, aimed, rounds = start, max(tol, _FIRST_TOL), 0
+    while True:
+        found, v, ended = least(at.p, aimed)
+        rounds += 1
+        gap = at.gap(v)
+        if gap <= _SHARE * tol and aimed <= tol:
+            return found, at.p, ended, rounds
+        if deadline.is_past or rounds == MAX_ROUNDS:
+            return found, at.p, "deadline" if deadline.is_past else "exhausted", rounds
+        # A round leaves about a sixteenth of the gap.
+        at, aimed = at.following(v), max(tol, min(aimed, gap / 16))
 
 
 def _divided(weights: Array, stderr: Array) -> Array:

@@ -32,6 +32,7 @@ import numpy as np
 
 from leastnoise.bounds import ProductWitness, Status, apart_loads
 from leastnoise.core.operators import Array
+from leastnoise.core.progress import Ended
 from leastnoise.planning.families import weighted_tables
 from leastnoise.planning.families.crossed_plans import find_crossed
 from leastnoise.planning.families.crossed_tables import refuse_crossed
@@ -48,11 +49,11 @@ from leastnoise.planning.refusals import infeasible
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import (
-    MAX_ROUNDS,
     Reweighting,
     SplitSolution,
     least_largest,
     optimal_weighting,
+    reweighted,
     total_within,
 )
 from leastnoise.solver.split import least_total
@@ -143,13 +144,13 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
     kinds = [s for count in range(len(several) + 1) for s in combinations(several, count)]
     loads, sizes = apart_loads(lattice.subsets, kinds, products.sizes), table_sizes(products)
 
-    def weighted(weights: Array) -> SplitSolution:
+    def weighted(p: Array, tol: float) -> SplitSolution:
         limits: dict[str, Any] = {"time_limit": request.deadline.left, "progress": request.progress}
-        return optimal_weighting(A.T @ (weights * sizes), loads, tol=request.tol / 4, **limits)
+        return optimal_weighting(A.T @ (p * sizes), loads, tol=tol / 4, **limits)
 
     p = None
     if request.objective.kind == "total":
-        found = weighted(question.weights)
+        found = weighted(question.weights, request.tol)
     else:
         found, p, _ = _reweighted(request, question, A, weighted)
     forms = [[centred_form(size)] if a in mentioned else [] for a, size in enumerate(products.sizes)]
@@ -173,7 +174,7 @@ def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
         return least_total(A, totals)
     if kind == "absolute":
         sizes = table_sizes(question.products)
-        found, p, rounds = _reweighted(request, question, A, lambda weights: least_total(A, weights * sizes))
+        found, p, rounds = _reweighted(request, question, A, lambda p, _: least_total(A, p * sizes))
         return replace(found, p=p * sizes, steps=rounds)
     assert question.caps is not None
     limits: dict[str, Any] = {
@@ -188,28 +189,24 @@ def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
     return total_within(A, totals, caps, **limits)
 
 
-# The part of the gap asked for that the weights may leave.
-_SHARE = 0.25
-
-
 def _reweighted(
-    request: Request, question: ProductRequest, A: Any, least: Callable[[Array], SplitSolution]
+    request: Request, question: ProductRequest, A: Any, least: Callable[[Array, float], SplitSolution]
 ) -> tuple[SplitSolution, Array, int]:
     """The split of least absolute error, the weights p of counts of each table, and the rounds it took.
 
     Args:
-        least: the split of the least total variance for weights of the counts of each table.
+        least: the split of the least total variance for weights of the counts of each table, to some gap.
     """
     sizes = table_sizes(question.products)
-    at = Reweighting.starting(question.weights, np.ones(len(sizes)), sizes)
-    for rounds in range(1, MAX_ROUNDS + 1):
-        found = least(at.p)
+
+    def total(p: Array, tol: float) -> tuple[SplitSolution, Array, Ended]:
+        found = least(p, tol)
         needed = found.x > 0
-        v = A @ np.where(needed, 1 / np.where(needed, found.x, 1), 0)
-        if at.gap(v) <= _SHARE * request.tol or request.deadline.is_past or rounds == MAX_ROUNDS:
-            break
-        at = at.following(v)
-    return found, at.p, rounds
+        return found, A @ np.where(needed, 1 / np.where(needed, found.x, 1), 0), found.ended
+
+    first = Reweighting.starting(question.weights, np.ones(len(sizes)), sizes)
+    found, p, ended, rounds = reweighted(total, first, tol=request.tol, deadline=request.deadline)
+    return replace(found, ended=ended), p, rounds
 
 
 MARGINALS = Method(

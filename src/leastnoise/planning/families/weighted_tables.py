@@ -25,14 +25,13 @@ Reference:
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from leastnoise.bounds import ProductWitness
-from leastnoise.core.deadline import NEVER, Deadline
+from leastnoise.core.deadline import Deadline
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.planning.families.product_requests import ProductRequest, product_request, uniform
@@ -49,7 +48,7 @@ def total_and_gradient(theta: Array, known: Any, costs: Array) -> tuple[float, A
     """(1) and its gradient; infinite where something asked is not measured.
 
     Args:
-        known: k, sets by tables, an array or a sparse matrix.
+        known: k, sets by tables, a sparse matrix.
         costs: c, zero for sets that nothing is asked of.
     """
     x = known @ theta**2
@@ -61,54 +60,6 @@ def total_and_gradient(theta: Array, known: Any, costs: Array) -> tuple[float, A
     spread, noise = float(theta.sum()), float(each.sum())
     falling = known.T @ np.where(asked, each / safe, 0.0)
     return spread**2 * noise, 2 * spread * noise - 2 * spread**2 * theta * falling
-
-
-def uneven_starts(n: int, number: int, *, seed: int = 0) -> list[Array]:
-    """So many starts of n weights: even ones first, then ever more uneven ones."""
-    generator = np.random.default_rng(seed)
-    return [generator.random(n) ** power for power in range(number)]
-
-
-def least_total(
-    known: Any,
-    costs: Array,
-    starts: Iterable[Array],
-    *,
-    steps: int,
-    deadline: Deadline = NEVER,
-) -> tuple[Array, float, Ended]:
-    """θ with Σθ = 1 and the least (1) found from any of the starts, that total, and how the search ended.
-
-    Args:
-        steps: of the descent from each start, at most.
-        deadline: after which the starts to come are left out.
-    """
-    unit = float(costs.sum()) or 1.0
-    scaled = costs / unit
-    n = len(costs)
-    best, least = np.ones(n) / n, math.inf
-    endings: list[Ended] = []
-    left = list(starts)
-    while left:
-        start = left.pop(0)
-        found = minimise_smooth(
-            lambda theta: total_and_gradient(theta, known, scaled),
-            start,
-            tol=1e-14,
-            max_steps=steps,
-            max_evaluations=2 * steps,
-            least=0.0,
-        )
-        theta = found.x / found.x.sum()
-        for candidate in (np.where(theta > NEGLIGIBLE, theta, 0.0), theta):
-            value = total_and_gradient(candidate, known, scaled)[0]
-            if value < least:
-                best, least = candidate / candidate.sum(), value
-        endings.append(found.ended)
-        if left and deadline.is_past:
-            endings.append("deadline")
-            break
-    return best, least * unit, worst_ending(endings)
 
 
 # Sets of attributes below a table that is asked, at most: each has a weight.
@@ -223,10 +174,34 @@ def _best_weights(request: Request, question: ProductRequest, problem: TableProb
 def _least_total(
     problem: TableProblem, costs: Array, start: Array | None, deadline: Deadline
 ) -> tuple[Array, Ended]:
-    """The weights with the least total, sought from a start or, without one, from several; how that ended."""
-    n = len(costs)
+    """θ with Σθ = 1 and the least (1) found, and how the search for it ended.
+
+    Args:
+        start: where the search begins; without one, at several, even ones first, then ever more uneven ones.
+        deadline: after which the starts to come are left out.
+    """
+    n, scaled = len(costs), costs / (float(costs.sum()) or 1.0)
     n_starts, steps = (_FEWER_STARTS, _FEWER_STEPS) if n > _MANY_SETS else (_STARTS, _STEPS)
-    starts = uneven_starts(n, n_starts) if start is None else [start]
-    raised = (np.maximum(first, NEGLIGIBLE) / first.sum() for first in starts)
-    theta, _, ended = least_total(problem.known, costs, raised, steps=steps, deadline=deadline)
-    return theta, ended
+    generator = np.random.default_rng(0)
+    starts = [generator.random(n) ** power for power in range(n_starts)] if start is None else [start]
+    best, least = np.ones(n) / n, math.inf
+    endings: list[Ended] = []
+    for first in starts:
+        if endings and deadline.is_past:
+            endings.append("deadline")
+            break
+        found = minimise_smooth(
+            lambda theta: total_and_gradient(theta, problem.known, scaled),
+            np.maximum(first, NEGLIGIBLE) / first.sum(),
+            tol=1e-14,
+            max_steps=steps,
+            max_evaluations=2 * steps,
+            least=0.0,
+        )
+        theta = found.x / found.x.sum()
+        for candidate in (np.where(theta > NEGLIGIBLE, theta, 0.0), theta):
+            value = total_and_gradient(candidate, problem.known, scaled)[0]
+            if value < least:
+                best, least = candidate / candidate.sum(), value
+        endings.append(found.ended)
+    return best, worst_ending(endings)
