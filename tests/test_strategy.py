@@ -288,16 +288,14 @@ def test_answers_are_exact_for_counts_of_any_size() -> None:
             assert strategy.answers(counts).tolist() == expected
 
 
-def test_a_strategy_is_an_operator() -> None:
+def test_a_strategy_multiplies_as_its_rows_do() -> None:
     rng = np.random.default_rng(14)
     A = rng.integers(-9, 10, (4, 3))
     strategy = Strategy(A, scale=5, noise="laplace")
     x, y = rng.normal(size=3), rng.normal(size=4)
     np.testing.assert_allclose(strategy.apply(x), A @ x, rtol=ROUNDING)
     np.testing.assert_allclose(strategy.adjoint(y), A.T @ y, rtol=ROUNDING)
-    np.testing.assert_allclose(strategy.gram(), A.T @ A, rtol=ROUNDING)
-    assert strategy.rows([2, 0]).tolist() == A[[2, 0]].tolist()
-    assert strategy.dense(np.int64).tolist() == A.tolist() and strategy.largest >= np.abs(A).max()
+    assert strategy.dense(np.int64).tolist() == A.tolist()
     assert repr(strategy) == "Strategy(4 integer rows over 3 cells, laplace noise of scale 5)"
 
 

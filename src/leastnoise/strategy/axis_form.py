@@ -24,6 +24,7 @@ import numpy as np
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.decompositions import full_rank_inverse, svd, triangle_inverse
 from leastnoise.core.errors import DesignError, PlanFileError
+from leastnoise.core.merged_cells import row_blocks
 from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
 from leastnoise.core.operators import Array, Operator, squared_rows
 from leastnoise.core.resources import threads_for_matrices_of
@@ -173,17 +174,20 @@ class AxisForm:
         return np.array([int(value) / total for value in self.g.tolist()])
 
     @cached_property
-    def _least_squares(self) -> Array:
-        """M⁺, (n, r), for an axis that holds a matrix."""
+    def _inverse_and_rank(self) -> tuple[Array, int]:
+        """M⁺, (n, r), and the rank of M, for an axis that holds a matrix."""
         assert self.rows is not None
         M = self._in_units
-        G = np.array(inverse_and_rank(self.rows, M)[0])
+        G, rank = inverse_and_rank(self.rows, M)
         if self.kind == "crossed" and np.abs(G @ M - np.eye(self.size)).max() > _FULL_TOL:
             raise DesignError(
                 "rows beside which an axis is added up must tell all of its values apart", field="rows"
             )
-        G /= self._unit
-        return G
+        return G / self._unit, rank
+
+    @property
+    def _least_squares(self) -> Array:
+        return self._inverse_and_rank[0]
 
     @cached_property
     def total_estimate(self) -> Array:
@@ -205,9 +209,16 @@ class AxisForm:
         return np.asarray(G if share is None else G - np.outer(share, G.sum(axis=0)))
 
     @cached_property
-    def _is_full_triangle(self) -> bool:
-        """Whether M is invertible, exactly, so that everything follows from what is measured."""
-        return self.rows is not None and exact.is_full_triangle(self.rows)
+    def is_full_rank(self) -> bool:
+        """Whether every value follows from M."""
+        if self.rows is None:
+            return self.kind == "identity"
+        r, n = self.rows.shape
+        if self.kind == "split" or r < n:
+            return False
+        # A triangle of integers is judged by its diagonal, exactly.
+        is_triangle = exact.is_full_triangle(self.rows) or exact.is_full_triangle(self.rows.T)
+        return is_triangle or self._inverse_and_rank[1] == n
 
     @cached_property
     def _unit(self) -> float:
@@ -215,7 +226,7 @@ class AxisForm:
         assert self.rows is not None
         return float(max(self.rows.max(initial=0), -self.rows.min(initial=0))) or 1.0
 
-    @property
+    @cached_property
     def _in_units(self) -> Array:
         """M over its largest entry."""
         assert self.rows is not None
@@ -285,16 +296,18 @@ class AxisForm:
 
     def _left_over(self, operator: Operator) -> Iterator[tuple[Array, Array]]:
         """What does not follow from what is measured, and the rows that it is a part of, block by block."""
-        if self.rows is None or self._is_full_triangle:
-            return
-        M, G = self._in_units, self.inverse * self._unit
-        step = max(1, 2**22 // self.size)
-        for start in range(0, operator.shape[0], step):
-            W = operator.rows(np.arange(start, min(start + step, operator.shape[0])))
-            left = W - (W @ G) @ M
-            if self.share is not None:
-                left -= (W @ self.share)[:, None]
-            yield left, W
+        if self.rows is not None and not self.is_full_rank:
+            for _, W in row_blocks(operator):
+                yield self.left_over(W), W
+
+    def left_over(self, W: Array) -> Array:
+        """What of rows, (j, n), does not follow from the rows measured, and the total of a split axis."""
+        M, G, left = self._in_units, self.inverse * self._unit, W
+        # Once more on what is left: the first pass is as far off as M is ill-conditioned.
+        for _ in range(2):
+            total = 0.0 if self.share is None else (left @ self.share)[:, None]
+            left = left - (left @ G) @ M - total
+        return np.asarray(left)
 
     # Files ------------------------------------------------------------------------------------------
 

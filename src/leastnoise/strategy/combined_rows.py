@@ -23,7 +23,7 @@ from leastnoise.core.merged_cells import Cells, row_blocks
 from leastnoise.core.numerical_rank import SPAN_TOL, spanning_columns
 from leastnoise.core.operators import Array, Operator, Selected, require_room
 from leastnoise.privacy import ADD_REMOVE, GAUSSIAN, Goal, neighbours_named, noise_named
-from leastnoise.query import InventedRecords, Workload, due_of_batches, periods_of_cells
+from leastnoise.query import Workload, due_of_batches, periods_of_cells
 from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.longest_column import longest_column
 from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart
@@ -319,11 +319,6 @@ class CombinedRows(Measured):
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return np.asarray(self.combinations(workload.operator) @ self._query_estimates(measurements))
-
-    def noiseless_answers(
-        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
-    ) -> Array:
-        return self.answers_of(workload, self.exact_answers(records.tables))[list(queries)]
 
     def error_map(self, workload: Workload) -> Callable[[Array], Array]:
         gains = self._gains(workload.operator)

@@ -8,35 +8,29 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.directed import float_above
 from leastnoise.core.errors import DesignError
-from leastnoise.core.numerical_rank import WHOLE_TOL, is_within_reach, largest_share
+from leastnoise.core.merged_cells import row_blocks
+from leastnoise.core.numerical_rank import is_within_reach
 from leastnoise.core.operators import MAX_MULTIPLIED, AllOnes, Array, Operator, require_room, squared_rows
 from leastnoise.privacy import ADD_REMOVE, neighbours_named, noise_named
 from leastnoise.query import InventedRecords, Workload, periods_of_cells
 from leastnoise.strategy import laplace_tails
-from leastnoise.strategy.axis_form import AxisForm, inverse_and_rank, threads_for_rows
-from leastnoise.strategy.measured import (
-    CountTables,
-    KnownTotal,
-    Measured,
-    MeasuredPart,
-)
+from leastnoise.strategy.axis_form import AxisForm, threads_for_rows
+from leastnoise.strategy.measured import CountTables, KnownTotal, Measured, MeasuredPart
 from leastnoise.strategy.periods import is_some_late
 
 # A cell of which a total knows a smaller part than this is not in it.
 _KNOWN_PART = 1e-9
-
 
 # Entries of a strategy, at most, that are all multiplied by invented counts; of a larger one, the columns of
 # the cells that have any.
 _MAX_CHECKED = 2**22
 
 
-class Strategy(Operator, Measured):
+class Strategy(Measured):
     """Integer rows, the integer scale of the noise added to each of their answers, and against what.
 
     `neighbours` names what one record may do, such as be added or removed ("add-remove"); sensitivity,
@@ -57,35 +51,21 @@ class Strategy(Operator, Measured):
             )
         entries = exact.as_integers(rows)
         entries.setflags(write=False)
-        self._keep(entries=entries, shape=entries.shape)
+        self._keep(entries=entries)
 
     @property
     def n_measured(self) -> int:
-        return self.shape[0]
+        return len(self.entries)
 
     @property
     def n_cells(self) -> int:
-        return self.shape[1]
-
-    @property
-    def largest(self) -> float:
-        return float(2 ** exact.bit_length(self.entries))
+        return self.entries.shape[1]
 
     def apply(self, x: Array) -> Array:
         return np.asarray(self._floats @ x)
 
     def adjoint(self, y: Array) -> Array:
         return np.asarray(self._floats.T @ y)
-
-    def gram(self) -> Array:
-        return self._floats.T @ self._floats
-
-    def rows(self, index: Sequence[int] | Array) -> Array:
-        return self._floats[np.asarray(index, dtype=np.intp)]
-
-    def dense(self, dtype: npt.DTypeLike | None = None) -> Array:
-        # Not in floats, as other operators.
-        return Measured.dense(self, dtype)
 
     def _all_rows(self) -> Array:
         return self.entries.copy()
@@ -120,11 +100,7 @@ class Strategy(Operator, Measured):
     @property
     def pseudo_inverse(self) -> Array:
         """A⁺ as a float (n, r) array: noisy row answers to estimated cells."""
-        return self._inverse_and_rank[0]
-
-    @cached_property
-    def _inverse_and_rank(self) -> tuple[Array, int]:
-        return inverse_and_rank(self.entries, self._floats)
+        return self._form.inverse
 
     @property
     def covariance(self) -> Array:
@@ -139,47 +115,24 @@ class Strategy(Operator, Measured):
         """Which of the given rows (j, n) this strategy can answer without bias, as booleans (j,)."""
         if self.is_full_rank:
             return np.ones(len(rows), dtype=bool)
-        return is_within_reach(self._left_over(rows), rows)
-
-    def _left_over(self, rows: Array) -> Array:
-        """What lies outside the measured rows, (j, n)."""
-        A = self._floats
-        left = rows - (rows @ self.pseudo_inverse) @ A
-        # Once more on what is left: the first pass is as far off as A is ill-conditioned.
-        return np.asarray(left - (left @ self.pseudo_inverse) @ A)
+        return is_within_reach(self._form.left_over(rows), rows)
 
     def distance_of(self, workload: Workload) -> float:
-        if self.is_full_rank:
-            return 0.0
-        operator = workload.operator.basis() if workload.operator.is_integer else workload.operator
-        step, distance = max(1, 2**22 // operator.shape[1]), 0.0
-        for start in range(0, operator.shape[0], step):
-            rows = operator.rows(np.arange(start, min(start + step, operator.shape[0])))
-            distance = max(distance, largest_share(self._left_over(rows), rows))
-        return 0.0 if operator.is_integer and distance <= WHOLE_TOL else distance
+        return self._form.distance_of(workload.operator)
 
     def can_answer(self, operator: Operator) -> bool:
         """Whether every row of an operator can be answered without bias."""
-        if self.is_full_rank:
-            return True
         with threads_for_rows(*self.shape):
-            spanning = operator.basis()
-            step = max(1, 2**22 // spanning.shape[1])
-            return all(
-                self.spans(spanning.rows(np.arange(start, min(start + step, spanning.shape[0])))).all()
-                for start in range(0, spanning.shape[0], step)
-            )
+            return self._form.spans(operator)
 
     def can_answer_all(self, workload: Workload) -> bool:
         return self.can_answer(workload.operator)
 
     def first_unanswerable(self, workload: Workload) -> int | None:
-        operator = workload.operator
-        step = max(1, 2**22 // operator.shape[1])
-        for start in range(0, operator.shape[0], step):
-            answerable = self.spans(operator.rows(np.arange(start, min(start + step, operator.shape[0]))))
+        for at, rows in row_blocks(workload.operator):
+            answerable = self.spans(rows)
             if not answerable.all():
-                return start + int(np.argmin(answerable))
+                return int(at.start) + int(np.argmin(answerable))
         return None
 
     def variances_of(self, workload: Workload) -> Array:
@@ -252,7 +205,7 @@ class Strategy(Operator, Measured):
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
     ) -> Array:
         if self.entries.size <= _MAX_CHECKED:
-            return self.answers_of(workload, self.exact_answers(records.tables))[list(queries)]
+            return super().noiseless_answers(workload, records, queries)
         # Nobody's records: the work may depend on which cells they are in.
         counts = records.tables(None)[0].reshape(-1)
         cells = np.flatnonzero(counts)
@@ -297,16 +250,10 @@ class Strategy(Operator, Measured):
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         return {}, {"rows": exact.to_limbs(self.entries)}
 
-    @cached_property
+    @property
     def is_full_rank(self) -> bool:
         """Whether every cell is determined."""
-        r, n = self.shape
-        if r < n:
-            return False
-        # A triangle of integers is judged by its diagonal, exactly.
-        if exact.is_full_triangle(self.entries) or exact.is_full_triangle(self.entries.T):
-            return True
-        return self._inverse_and_rank[1] == n
+        return self._form.is_full_rank
 
     def __repr__(self) -> str:
         r, n = self.shape

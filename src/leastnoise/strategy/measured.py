@@ -158,6 +158,11 @@ class Measured(ABC):
         """How many cells they are sums over."""
 
     @property
+    def shape(self) -> tuple[int, int]:
+        """How many integers are measured, over how many cells."""
+        return self.n_measured, self.n_cells
+
+    @property
     @abstractmethod
     def sensitivity(self) -> int:
         """Δ² (Gaussian) or Δ₁ (Laplace): no record changes more, in exact integers."""
@@ -446,11 +451,11 @@ class Measured(ABC):
             NotYetError: if that takes too long to tell.
         """
 
-    @abstractmethod
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]
     ) -> Array:
         """The answers to some queries, (len(queries),), if there were just these records and no noise."""
+        return self.answers_of(workload, self.exact_answers(records.tables))[list(queries)]
 
     @abstractmethod
     def error_map(self, workload: Workload) -> Callable[[Array], Array]:

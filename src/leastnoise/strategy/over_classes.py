@@ -17,7 +17,7 @@ import numpy as np
 from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
-from leastnoise.query import CellClasses, InventedRecords, Workload
+from leastnoise.query import CellClasses, Workload
 from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, TablesAsked
 
 # Cells whose classes are listed, at most; a vector of all cells has no more entries.
@@ -217,12 +217,6 @@ class OverClasses(Measured):
 
     def answers_of(self, workload: Workload, measurements: Array) -> Array:
         return self.inner.answers_of(self._over(workload), measurements)
-
-    def noiseless_answers(
-        self, workload: Workload, records: InventedRecords, queries: Sequence[int]
-    ) -> Array:
-        measured = self.exact_answers(records.tables)
-        return self.answers_of(workload, measured)[list(queries)]
 
     def error_map(self, workload: Workload) -> Callable[[Array], Array]:
         return self.inner.error_map(self._over(workload))

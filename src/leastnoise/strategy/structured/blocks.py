@@ -225,11 +225,6 @@ class Structured(Measured):
     def n_cells(self) -> int:
         return math.prod(axis.size for axis in self.axes)
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        """How many integers are measured, over how many cells."""
-        return self.n_measured, self.n_cells
-
     def with_scale(self, scale: int) -> Self:
         other = super().with_scale(scale)
         # A view holds variances, which depend on the scale.
