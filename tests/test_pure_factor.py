@@ -9,9 +9,11 @@ import numpy as np
 import pytest
 
 from leastnoise.core.deadline import NEVER
-from leastnoise.core.errors import InputError
+from leastnoise.core.errors import MethodError
 from leastnoise.core.operators import Array
+from leastnoise.planning import design
 from leastnoise.planning.families import laplace_factor as factors
+from leastnoise.privacy import PureDP
 from leastnoise.query import AllRanges, Marginal, Prefix, Query, Schema, Total, assemble
 from support import refuses
 from tolerances import ROUNDING, SOLVER
@@ -152,21 +154,9 @@ def test_rows_that_miss_something_are_not_taken() -> None:
     assert whole is not None and whole.total == pytest.approx(4)
 
 
-@pytest.mark.parametrize(
-    ("gram", "words"),
-    [
-        (np.ones(3), "square array of real numbers"),
-        (np.ones((2, 3)), "square array of real numbers"),
-        (np.array([["a"]]), "square array of real numbers"),
-        (np.eye(2) * 1j, "square array of real numbers"),
-        (np.zeros((2, 2)), "finite and not zero"),
-        (np.array([[math.nan]]), "finite and not zero"),
-        (np.array([[1.0, 2], [0, 1]]), "symmetric and have no negative eigenvalues"),
-        (np.array([[1.0, 2], [2, 1]]), "symmetric and have no negative eigenvalues"),
-        (np.eye(2049), "2,048 cells at most, got 2,049"),
-    ],
-    ids=range(9),
-)
-def test_what_is_no_gram_matrix_is_refused(gram: Any, words: str) -> None:
-    with refuses(InputError, "gram", ..., words):
-        factors.best_factor(gram)
+def test_attributes_too_long_for_a_gram_matrix_are_refused() -> None:
+    """`auto` used to stop at them, though noise on every cell serves."""
+    schema = Schema(a=range(2049), b=("x", "y"))
+    workload = assemble([Prefix("a") * Marginal("b")], schema)
+    with refuses(MethodError, "method", "product", "at most 2,048 values; a has 2,049"):
+        design(workload, PureDP(1), method="product")

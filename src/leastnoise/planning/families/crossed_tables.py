@@ -180,6 +180,11 @@ def refuse_crossed(products: Products) -> str | None:
         return "it weighs tables of attributes, and none of them tells records apart"
     if len(products.axes) > MAX_AXES:
         return f"it weighs tables of at most {MAX_AXES} attributes; this schema has {len(products.axes)}"
+    return refuse_long_axes(products)
+
+
+def refuse_long_axes(products: Products) -> str | None:
+    """The reason why rows of single axes are not sought, whose Gram matrices are inverted, or None."""
     for axis, kinds in zip(products.axes, products.kinds, strict=True):
         if axis.size > MAX_AXIS and not all(kind.is_identity for kind in kinds):
             named = " and ".join(axis.names)

@@ -20,7 +20,7 @@ from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended, worst_ending
 from leastnoise.core.resources import Needs
 from leastnoise.planning.families.crossed_plans import find_crossed
-from leastnoise.planning.families.crossed_tables import refuse_crossed
+from leastnoise.planning.families.crossed_tables import refuse_crossed, refuse_long_axes
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.laplace_factor import best_factor
 from leastnoise.planning.families.product_requests import (
@@ -72,7 +72,7 @@ def _refuses(request: Request) -> str | None:
         return "the least total within targets is not a product of what its attributes need"
     if request.privacy.noise.is_pure and request.objective.kind == "largest":
         return "with Laplace noise it minimises total variance only"
-    return None
+    return refuse_long_axes(question.products) if request.privacy.noise.is_pure else None
 
 
 def _refuses_union(products: Products) -> str | None:
