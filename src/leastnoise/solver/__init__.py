@@ -22,7 +22,8 @@
     split.py                the best split of a budget over blocks
     table_unions.py         the map of rows that look at few attributes each, by passes over pairs of tables
     row_passes.py           the map of rows that depend on one another, by passes over all cells
-    one_axis.py             the least largest variance of very many rows over one axis
+    fixed_point.py          the least profile within caps where rows are very many
+    one_axis.py             the map of very many rows over one axis
     weighting.py            the best weights of a given list of queries to measure
     product_weights.py      the map of weights of products of rows, axis by axis
     row_blocks.py           products along axes where most weights are zero, block by block
@@ -54,11 +55,7 @@ from leastnoise.solver.column_generation import (
 from leastnoise.solver.descent import StopDescent, minimise_smooth
 from leastnoise.solver.maps import Columns, Pairs
 from leastnoise.solver.newton import least_total
-from leastnoise.solver.one_axis import (
-    OneAxisPoint,
-    OneAxisProblem,
-    least_largest_over_one_axis,
-)
+from leastnoise.solver.one_axis import OneAxisRows, least_largest_over_one_axis
 from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.ordering import refined_profile
 from leastnoise.solver.product_weights import ProductRows, towards_cells, towards_rows
@@ -80,8 +77,7 @@ __all__ = [
     "CappedQueries",
     "Columns",
     "ImplicitRows",
-    "OneAxisPoint",
-    "OneAxisProblem",
+    "OneAxisRows",
     "Optimum",
     "Pairs",
     "ProductRows",

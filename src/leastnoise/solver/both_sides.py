@@ -35,6 +35,7 @@ from leastnoise.core.progress import Ended
 from leastnoise.solver.capped import Run
 from leastnoise.solver.column_generation import ColumnSource, generate_columns
 from leastnoise.solver.descent import StopDescent, minimise_smooth
+from leastnoise.solver.fixed_point import Move, accelerated
 from leastnoise.solver.optimum import Optimum
 
 # Steps of the weights before the first search for noise, and after each.
@@ -150,7 +151,7 @@ class _Weights:
     def __init__(self, sides: _Sides, start: Array) -> None:
         self._sides = sides
         self._x = self._plain = np.log(start)
-        self._past: list[tuple[Array, Array]] = []
+        self._past: list[Move] = []
         self._bound = 0.0
 
     def climb(self, n_steps: int) -> None:
@@ -164,21 +165,14 @@ class _Weights:
                 bound, u = self._sides.evaluate(_weights(self._x))
             self._bound = bound
             self._plain = self._x + _POWER * np.log(np.maximum(u, math.exp(_LEAST_LOG)))
-            self._past = [*self._past[-_DEPTH + 1 :], (self._x, self._plain)]
+            self._past = [*self._past[-_DEPTH + 1 :], Move(self._x, self._plain)]
             following = self._accelerated()
             self._x = np.maximum(following, following.max() + _LEAST_LOG)
             self._sides.count_step()
 
     def _accelerated(self) -> Array:
-        """Where the last steps lead to together: the combination of them that moves least."""
-        if len(self._past) == 1:
-            return self._plain
-        light = np.sqrt(_weights(self._x) + _LIGHT)
-        moves = np.array([(mapped - x) * light for x, mapped in self._past])
-        share = np.linalg.lstsq(np.diff(moves, axis=0).T, moves[-1], rcond=_RCOND)[0]
-        return np.asarray(
-            self._plain - share @ np.diff(np.array([mapped for _, mapped in self._past]), axis=0)
-        )
+        """Where the last steps lead to together."""
+        return accelerated(self._past, rcond=_RCOND, scale=np.sqrt(_weights(self._x) + _LIGHT))
 
 
 def _weights(x: Array) -> Array:

@@ -349,6 +349,7 @@ class _CappedRows(ABC):
             steps=self.run.watch.steps,
             seconds=self.run.watch.seconds,
             ended=found.ended,
+            how="an interior-point method",
         )
 
     def first_rows(self, start: Weights) -> Array:

@@ -174,6 +174,11 @@ class LeastProfile(CappedProblem):
         a = F**2 / (P * Q**2)
         return point.p * (a * (F / P) ** 2), point.q * a
 
+    def growth(self, point: WeightedNoise) -> Array:
+        """What weights are multiplied with so that the bound rises, where f = 0: 1 at the optimum."""
+        F, P, Q = point.F, float(point.p @ self.caps), float(point.q.sum())
+        return np.concatenate([point.v * (P / F) / self.caps, point.u * (Q / F)])
+
     def merit(self, point: WeightedNoise) -> tuple[float, Array]:
         """−log of the bound, where f = 0."""
         F, P, Q = point.F, float(point.p @ self.caps), float(point.q.sum())

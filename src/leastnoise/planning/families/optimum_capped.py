@@ -8,7 +8,9 @@ a_js w X_s⁻¹ wᵀ, so that blocks are those of `solver.capped`, with rows √
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
+from functools import cached_property
 
 import numpy as np
 
@@ -22,7 +24,7 @@ from leastnoise.planning.refusals import infeasible
 from leastnoise.solver import (
     NUMPY,
     CappedBlock,
-    OneAxisProblem,
+    OneAxisRows,
     Optimum,
     Run,
     least_largest_over_one_axis,
@@ -100,39 +102,51 @@ class CappedSearch:
         self.scale = 1.0
         if grams is not None:
             self.scale = math.sqrt(max(float(H.diagonal().max()) for H in grams))
-        used = shared.used
-        self.used = used
-        self.blocks: list[CappedBlock] = []
-        self.bases: list[Array] = []
-        self.numbers: list[int] = []
-        for number in range(A.shape[1]):
-            L = (np.sqrt(shares[:, number])[:, None] * stacked)[:, used]
-            base = None if grams is None else root_of(grams[number][np.ix_(used, used)]) / self.scale
-            span = L if base is None else np.vstack([L / math.sqrt(self.unit), base])
-            B = _directions(span)
-            if not len(B):
-                continue
-            self.numbers.append(number)
-            self.bases.append(B)
-            columns = B if grams is None else B / math.sqrt(self.unit)
-            own_base = None if base is None else base @ B.T
-            self.blocks.append(CappedBlock(DenseRows(L @ B.T, NUMPY), columns, own_base))
+        self.used = shared.used
+        self._shares, self._sizes, self._grams = A, sizes, grams
+        self._stacked = stacked[:, self.used]
 
-    def least_largest(self, run: Run) -> SharedNoise:
-        """The noise with the least largest variance beside the caps."""
-        return self.noise(least_profile(self.blocks, self.caps, run))
+    @cached_property
+    def blocks(self) -> dict[int, CappedBlock]:
+        """The rows, cells and totals of every set of other attributes, in directions of its own."""
+        found = {}
+        for number, own in enumerate(self._shares[self.capped].T):
+            L = np.sqrt(np.repeat(own, self._sizes))[:, None] * self._stacked
+            base = None
+            if self._grams is not None:
+                base = root_of(self._grams[number][np.ix_(self.used, self.used)]) / self.scale
+            B = _directions(L if base is None else np.vstack([L / math.sqrt(self.unit), base]))
+            if len(B):
+                columns = B if base is None else B / math.sqrt(self.unit)
+                own_base = None if base is None else base @ B.T
+                found[number] = CappedBlock(DenseRows(L @ B.T, NUMPY), columns, own_base)
+        return found
+
+    def least_largest(self, run: Run, *, is_wide: bool) -> SharedNoise:
+        """The noise with the least largest variance beside the caps.
+
+        Args:
+            is_wide: whether rows are so many that a fixed point is quicker.
+        """
+        if is_wide:
+            rows = np.split(self._stacked, self._ends)
+            found = least_largest_over_one_axis(OneAxisRows(rows, self._shares[self.capped]), self.caps, run)
+            return self.noise(found, range(self._shares.shape[1]))
+        return self.noise(least_profile(list(self.blocks.values()), self.caps, run), self.blocks)
 
     def total_within(self, run: Run) -> Optimum:
         """The noise of least total within the caps."""
         assert self.weights is not None
         others = np.delete(self.weights, self.capped)
-        return total_within_caps(self.blocks, self.caps, run, is_all_capped=not (others > 0).any())
+        return total_within_caps(
+            list(self.blocks.values()), self.caps, run, is_all_capped=not (others > 0).any()
+        )
 
-    def noise(self, solution: Optimum) -> SharedNoise:
-        """What was found, as rows over Z for every block."""
+    def noise(self, solution: Optimum, numbers: Iterable[int]) -> SharedNoise:
+        """What was found for some sets, as rows over Z for every one."""
         n = self.shared.products.sizes[self.shared.axis]
         roots: list[Array] = [np.zeros((0, n)) for _ in range(self.shared.lattice[1].shape[1])]
-        for number, own in zip(self.numbers, solution.roots, strict=True):
+        for number, own in zip(numbers, solution.roots, strict=True):
             roots[number] = np.zeros((len(own), n))
             roots[number][:, self.used] = own
         q = np.zeros(n)
@@ -142,7 +156,7 @@ class CappedSearch:
         parts = np.split(solution.p * self.scale**2 / self.counts, self._ends)
         for j, part in zip(self.capped.tolist(), parts, strict=True):
             p[j] = part
-        return SharedNoise(q, p, roots, solution.steps, solution.ended, how="an interior-point method")
+        return SharedNoise(q, p, roots, solution.steps, solution.ended, how=solution.how)
 
 
 def witness_of(shared: SharedProducts, found: SharedNoise, question: ProductRequest) -> ProductWitness:
@@ -168,10 +182,9 @@ def find_capped(
     """
     assert question.caps is not None
     run = Run(request.tol / 2, watch)
-    if _goes_by_fixed_point(request, shared, question.caps):
-        return _fixed_point(shared, question.caps, run)
     if request.objective.kind == "largest":
-        return CappedSearch(shared, question.caps, None).least_largest(run)
+        is_wide = _goes_by_fixed_point(request, shared, question.caps)
+        return CappedSearch(shared, question.caps, None).least_largest(run, is_wide=is_wide)
     caps = question.caps * float(request.privacy.column_budget)
     search = CappedSearch(shared, caps * (1 - _SPARE), question.weights)
     solution = search.total_within(run)
@@ -187,7 +200,7 @@ def find_capped(
         again = finer.total_within(replace(run, tol=run.tol / 4))
         if again.is_feasible or not solution.is_feasible:
             search, solution, grid_tol = finer, again, request.tol * spare / _SPARE
-    found = search.noise(solution)
+    found = search.noise(solution, search.blocks)
     if not solution.is_feasible:
         raise infeasible(
             request.workload,
@@ -197,14 +210,6 @@ def find_capped(
             is_late=solution.ended == "deadline",
         )
     return replace(found, grid_tol=grid_tol)
-
-
-def _fixed_point(shared: SharedProducts, caps: Array, run: Run) -> SharedNoise:
-    _, A = shared.lattice
-    rows = [shared.kind(j).operator.dense() for j in range(len(A))]
-    counts = np.array([term.n_rows / len(W) for term, W in zip(shared.products.terms, rows, strict=True)])
-    found = least_largest_over_one_axis(OneAxisProblem(rows, A, counts), caps, tol=run.tol, watch=run.watch)
-    return SharedNoise(found.q, found.p, list(found.roots), found.steps, found.ended, how="a fixed point")
 
 
 def _directions(rows: Array) -> Array:
