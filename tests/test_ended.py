@@ -52,9 +52,7 @@ CAPPED = ln.Workload.from_matrix(_RNG.integers(-1, 2, (30, 12)), stderr=_RNG.uni
 WEIGHTED_TABLES = {"planning.families.crossed_tables._STEPS": 1}
 NEWTON = {"solver.newton.MAX_STEPS": 1, "planning.families.dense._MAX_SECOND_TRY": 0}
 INTERIOR = {"solver.path_following.MAX_STEPS": 1}
-SPLIT = {"solver.path_following.MAX_STEPS": 1}
 JOINT = {"planning.families.joint.STEPS": 2}
-WEIGHTING = {"solver.weighting.MAX_STEPS": 1}
 
 # Method, workload, goal, objective and options with which it converges; what makes it run out of steps.
 SEARCHES: dict[str, tuple[str, Any, Any, Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
@@ -67,18 +65,18 @@ SEARCHES: dict[str, tuple[str, Any, Any, Any, dict[str, Any], dict[str, Any], di
     "dense, refined": ("dense", EIGHT, GAUSS, LARGEST, {"refine": True}, {}, INTERIOR),
     "product": ("product", PRODUCT, GAUSS, None, {}, {}, NEWTON),
     "product, largest": ("product", PRODUCT, GAUSS, LARGEST, {}, {}, INTERIOR),
-    "marginals": ("marginals", CAPPED_TABLES, GAUSS, TARGETS, {}, {}, SPLIT),
+    "marginals": ("marginals", CAPPED_TABLES, GAUSS, TARGETS, {}, {}, INTERIOR),
     "marginals, pure": ("marginals", TABLES, PURE, None, {}, {}, WEIGHTED_TABLES),
     "residuals": ("residuals", UNION, GAUSS, None, {}, {}, {}),
-    "residuals, largest": ("residuals", UNION, GAUSS, LARGEST, {}, {}, SPLIT),
+    "residuals, largest": ("residuals", UNION, GAUSS, LARGEST, {}, {}, INTERIOR),
     "residuals, within": ("residuals", WITH_TARGETS, GAUSS, WITHIN, {}, {}, {}),
     "joint": ("joint", UNION, GAUSS, None, {}, {}, JOINT),
     "joint, largest": ("joint", UNION, GAUSS, LARGEST, {}, {}, JOINT),
-    "eigen": ("eigen", EIGHT, GAUSS, None, {}, {}, WEIGHTING),
-    "eigen-separation": ("eigen-separation", EIGHT, GAUSS, None, {}, {}, WEIGHTING),
-    "principal-vectors": ("principal-vectors", EIGHT, GAUSS, None, {}, {}, WEIGHTING),
-    "weighted-basis": ("weighted-basis", EIGHT, GAUSS, None, {}, {}, WEIGHTING),
-    "weighted-basis, pure": ("weighted-basis", EIGHT, PURE, None, {}, {}, WEIGHTING),
+    "eigen": ("eigen", EIGHT, GAUSS, None, {}, {}, INTERIOR),
+    "eigen-separation": ("eigen-separation", EIGHT, GAUSS, None, {}, {}, INTERIOR),
+    "principal-vectors": ("principal-vectors", EIGHT, GAUSS, None, {}, {}, INTERIOR),
+    "weighted-basis": ("weighted-basis", EIGHT, GAUSS, None, {}, {}, INTERIOR),
+    "weighted-basis, pure": ("weighted-basis", EIGHT, PURE, None, {}, {}, INTERIOR),
     "weighted-basis, tree": (
         "weighted-basis",
         EIGHT,

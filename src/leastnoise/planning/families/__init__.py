@@ -2,7 +2,6 @@
 
     dense             the certified optimum, over matrices
     dense_capped      the same where variances have caps
-    dense_absolute    the same for absolute errors
     few_queries       the same for few queries over many cells
     row_space         the same for products whose rows are few
     product           the certified optimum for one product, attribute by attribute

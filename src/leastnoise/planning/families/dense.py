@@ -2,8 +2,8 @@
 
 Works in the row space of the queries: an integer basis B of it, the weighted Gram
 matrix V factored as RᵀR, Newton's method on the dual, and the strategy found
-written as C·B with C upper triangular. What has variance caps is in `dense_capped`, absolute errors are
-in `dense_absolute`.
+written as C·B with C upper triangular. What has variance caps is in `dense_capped`; absolute errors are a
+sequence of least total variances, each with the weights that the standard errors of the one before ask for.
 
 Where a record is replaced by another, the profile of a pair of cells may not exceed
 the budget: the same problem with the columns r_i and r_i − r_j of R D for those of R.
@@ -25,19 +25,20 @@ from dataclasses import replace
 import numpy as np
 
 from leastnoise.core.deadline import Deadline, Watch
+from leastnoise.core.decompositions import full_rank_inverse, pseudo_inverse, triangle_inverse
 from leastnoise.core.errors import InfeasibleError
 from leastnoise.core.merged_cells import Cells, distinct_cells
-from leastnoise.core.operators import Array
-from leastnoise.core.progress import Progress
+from leastnoise.core.operators import Array, squared_rows
+from leastnoise.core.progress import Ended, Progress
 from leastnoise.core.resources import Needs
 from leastnoise.planning.families import few_queries, row_space
-from leastnoise.planning.families.dense_absolute import find_absolute
-from leastnoise.planning.families.dense_capped import find_within_caps, room_of
+from leastnoise.planning.families.dense_capped import find_within_caps
 from leastnoise.planning.families.merged import (
     kinds_of,
     n_directions,
     over_cells,
     over_kinds,
+    room_of,
     witness_of_cells,
 )
 from leastnoise.planning.families.proposals import (
@@ -57,14 +58,17 @@ from leastnoise.planning.method import (
     refuse_many_cells,
 )
 from leastnoise.privacy import GAUSSIAN
+from leastnoise.query import TotalVariance, Workload
 from leastnoise.solver import (
     Optimum,
     Pairs,
+    Reweighting,
     Run,
     least_total,
     least_total_of_many,
     least_total_of_many_pairs,
     load_backend,
+    reweighted,
     second_try,
 )
 from leastnoise.strategy import RealStrategy, integer_basis
@@ -179,7 +183,7 @@ def _find_for_cells(request: Request) -> SearchResult:
     if request.objective.kind == "total":
         return _find_total(request)[0]
     if request.objective.kind == "absolute":
-        return find_absolute(request, _find_total)
+        return _find_absolute(request)
     return find_within_caps(request, MAX_CAPPED_PAIRS)
 
 
@@ -211,7 +215,7 @@ def _find_total(request: Request, start: Array | None = None) -> tuple[SearchRes
         )
         return found, None
     columns = R if cells.are_all else R[:, cells.first]
-    room = room_of(request, cells)
+    room = None if request.spare is None else room_of(request, cells)
     if room is not None:
         columns = room.scaled(columns)
     # The other half of the tolerance is left for rounding to integers.
@@ -229,6 +233,43 @@ def _find_total(request: Request, start: Array | None = None) -> tuple[SearchRes
         solution.ended,
     )
     return found, solution.q
+
+
+def _find_absolute(request: Request) -> SearchResult:
+    """The noise of the least weighted sum of standard errors, with the weights that prove it.
+
+    Each least total variance starts from the dual weights of the last, so that a round takes a step or two of
+    Newton's method.
+    """
+    workload, deadline = request.workload, request.deadline
+    start: Array | None = None
+
+    def least(p: Array, tol: float) -> tuple[SearchResult, Array, Ended]:
+        nonlocal start
+        weighted = replace(
+            request,
+            workload=workload.with_weights(p),
+            objective=TotalVariance(),
+            tol=tol,
+            time_limit=deadline.left,
+        )
+        found, start = _find_total(weighted, start)
+        return found, _real_variances(workload, found.proposal), found.ended
+
+    first = Reweighting.starting(request.objective.weights(workload), workload.operator.row_norms())
+    found, p, ended, rounds = reweighted(least, first, tol=request.tol, deadline=deadline)
+    return replace(found, note=f"{found.note}, in round {rounds} of weights", ended=ended, p=p)
+
+
+def _real_variances(workload: Workload, proposal: object) -> Array:
+    """The variance of every query, (m,), for unit noise on the real rows of a proposal."""
+    assert isinstance(proposal, RealStrategy)
+    C = np.asarray(proposal.coefficients, dtype=float)
+    if proposal.basis is None:
+        return squared_rows(workload.operator, triangle_inverse(C))
+    A = C @ proposal.basis.astype(float)
+    inverse = full_rank_inverse(A)
+    return squared_rows(workload.operator, pseudo_inverse(A) if inverse is None else inverse)
 
 
 def _are_many(R: Array) -> bool:

@@ -20,7 +20,7 @@ from leastnoise.core.deadline import Watch
 from leastnoise.core.errors import DesignError, InfeasibleError, MethodError
 from leastnoise.core.merged_cells import Cells, distinct_cells
 from leastnoise.core.operators import Array, Operator
-from leastnoise.planning.families.merged import deciding_cells
+from leastnoise.planning.families.merged import Room, room_of
 from leastnoise.planning.families.proposals import (
     largest_square,
     list_pairs,
@@ -60,47 +60,6 @@ _FAR = 1e12
 
 # Numbers that the refined ordering writes out, at most.
 _MAX_REFINED = 2**22
-
-
-@dataclass(frozen=True, eq=False)
-class Room:
-    """What each kind of cell may spend where earlier plans have used part of the goal.
-
-    Cells that no query tells apart are measured alike; the one with least to spend decides for all.
-
-    Attributes:
-        unit: the most that any kind may spend, μ².
-        roots: √(τ/unit) of each kind, (kinds,).
-        deciding: the position of the cell that decides for each kind.
-    """
-
-    unit: float
-    roots: Array
-    deciding: Array
-
-    def scaled(self, columns: Array) -> Array:
-        """Columns of the kinds, (k, kinds), for which a profile of 1 is `unit` times what each may spend."""
-        return np.asarray(columns / self.roots)
-
-    def restored(self, columns: Array) -> Array:
-        """The columns that `scaled` was given."""
-        return np.asarray(columns * self.roots)
-
-    def cell_weights(self, q: Array, n: int) -> Array:
-        """Dual weights of all cells from those of scaled columns: each on the cell that decides."""
-        every = np.zeros(n)
-        every[self.deciding] = q / self.roots**2
-        return every
-
-
-def room_of(request: Request, cells: Cells) -> Room | None:
-    """What each kind of cell may spend; None where there are no earlier plans."""
-    if request.spare is None:
-        return None
-    deciding = deciding_cells(request, cells)
-    tau = np.array([request.spare.numerators[i] / request.spare.unit for i in deciding.tolist()])
-    most = float(tau.max())
-    return Room(most, np.sqrt(tau / most), deciding)
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,7 +178,7 @@ def _problem(request: Request, max_pairs: int) -> _CappedProblem:
         caps=caps[capped],
         cells=cells,
         are_pairs=request.privacy.relation.replaces and count * (count + 1) // 2 <= max_pairs,
-        room=room_of(request, cells),
+        room=None if request.spare is None else room_of(request, cells),
     )
 
 

@@ -7,7 +7,7 @@ kind is the optimum over all, with the least budget of a kind where cells have b
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -70,6 +70,46 @@ def deciding_cells(request: Request, cells: Cells) -> Array:
         if kind not in largest or cost > costs[largest[kind]]:
             largest[kind] = place
     return where[[largest[kind] for kind in range(len(cells.first))]]
+
+
+@dataclass(frozen=True, eq=False)
+class Room:
+    """What each kind of cell may spend where earlier plans have used part of the goal.
+
+    Cells that no query tells apart are measured alike; the one with least to spend decides for all.
+
+    Attributes:
+        unit: the most that any kind may spend, μ².
+        roots: √(τ/unit) of each kind, (kinds,).
+        deciding: the position of the cell that decides for each kind.
+    """
+
+    unit: float
+    roots: Array
+    deciding: Array
+
+    def scaled(self, columns: Array) -> Array:
+        """Columns of the kinds, (k, kinds), for which a profile of 1 is `unit` times what each may spend."""
+        return np.asarray(columns / self.roots)
+
+    def restored(self, columns: Array) -> Array:
+        """The columns that `scaled` was given."""
+        return np.asarray(columns * self.roots)
+
+    def cell_weights(self, q: Array, n: int) -> Array:
+        """Dual weights of all cells from those of scaled columns: each on the cell that decides."""
+        every = np.zeros(n)
+        every[self.deciding] = q / self.roots**2
+        return every
+
+
+def room_of(request: Request, cells: Cells) -> Room:
+    """What each kind of cell may spend, after earlier plans."""
+    assert request.spare is not None
+    deciding = deciding_cells(request, cells)
+    tau = np.array([request.spare.numerators[i] / request.spare.unit for i in deciding.tolist()])
+    most = float(tau.max())
+    return Room(most, np.sqrt(tau / most), deciding)
 
 
 def over_kinds(request: Request, cells: Cells) -> Request:
