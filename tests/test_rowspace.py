@@ -14,7 +14,7 @@ from leastnoise.core.numerical_rank import RANK_TOL, independent_rows, of_unit_l
 from leastnoise.query import Linear, Marginal, Prefix, Schema, Total, Workload, assemble
 from leastnoise.strategy import Basis, factor_gram, integer_basis
 from leastnoise.strategy import row_space as rowspace
-from leastnoise.strategy.row_space import REAL_ROW_BITS
+from leastnoise.strategy.grid import REAL_ROW_BITS
 from support import refuses
 from tolerances import ROUNDING
 

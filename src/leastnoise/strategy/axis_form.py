@@ -210,15 +210,16 @@ class AxisForm:
 
     @cached_property
     def is_full_rank(self) -> bool:
-        """Whether every value follows from M."""
+        """Whether every value follows from M, and from the total too where the axis is split."""
         if self.rows is None:
-            return self.kind == "identity"
+            return True
         r, n = self.rows.shape
-        if self.kind == "split" or r < n:
+        rank = n - 1 if self.kind == "split" else n
+        if r < rank:
             return False
         # A triangle of integers is judged by its diagonal, exactly.
         is_triangle = exact.is_full_triangle(self.rows) or exact.is_full_triangle(self.rows.T)
-        return is_triangle or self._inverse_and_rank[1] == n
+        return is_triangle or self._inverse_and_rank[1] == rank
 
     @cached_property
     def _unit(self) -> float:
@@ -296,7 +297,7 @@ class AxisForm:
 
     def _left_over(self, operator: Operator) -> Iterator[tuple[Array, Array]]:
         """What does not follow from what is measured, and the rows that it is a part of, block by block."""
-        if self.rows is not None and not self.is_full_rank:
+        if not self.is_full_rank:
             for _, W in row_blocks(operator):
                 yield self.left_over(W), W
 

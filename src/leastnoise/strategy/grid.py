@@ -8,6 +8,9 @@ are smaller in proportion, down to 10⁻¹² or so, as floats hold no strategy t
     coefficients of rows of one axis         10⁻⁸     a hundredth of the gap, AXIS_SHARE
     multipliers of blocks                    2⁻²⁶     LEAST_MULTIPLIER_BITS, of the least of them
     multipliers of products with weights     2⁻²²     where one is 2¹⁸ times smaller than the largest
+    rows of products with weights            10⁻⁵     PRODUCT_ROW_BITS; then the weights are found anew
+    factors of strategies side by side       2⁻²⁰     FACTOR_BITS, of the least of them
+    bases of queries that are not whole      2⁻⁴⁹     REAL_ROW_BITS, of the length of a query
     the scale of the noise, rounded up       10⁻⁸     LEAST_SCALE_BITS
     the noise itself, rounded to the grid    nothing  with noise of 2²⁸ steps
 
@@ -42,6 +45,16 @@ LEAST_MULTIPLIER_BITS = 26
 # Bits of the largest multiplier of products with weights of their own. One that is 2^18 times smaller still
 # has 22 bits, and rounding moves its variance by a share of 2^-22, up or down.
 MULTIPLIER_BITS = 40
+
+# Bits of the largest coefficient of a row of an axis whose products have weights of their own. The optimum
+# over the weights, found anew for the integers, takes up what rounding moves to first order.
+PRODUCT_ROW_BITS = 14
+
+# Bits of the least factor of a strategy beside others: shares of the budget are kept to a millionth.
+FACTOR_BITS = 20
+
+# Bits of a basis of real-valued queries. A query of length 1 is moved by 2^-49 or so, far less than RANK_TOL.
+REAL_ROW_BITS = 48
 
 # No variance grows by a larger share where multipliers and the scale of the noise become integers.
 ROUNDING = 2.0**-24

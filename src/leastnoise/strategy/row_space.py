@@ -25,9 +25,7 @@ from leastnoise.core.numerical_rank import (
 )
 from leastnoise.core.operators import Array, RowScaled, is_whole_space, require_room
 from leastnoise.query import Workload
-
-# Bits of a basis of real-valued queries. A query of length 1 is moved by 2^-49 or so, far less than RANK_TOL.
-REAL_ROW_BITS = 48
+from leastnoise.strategy.grid import REAL_ROW_BITS
 
 # Real-valued rows that are whole numbers of up to this many bits, but for a power of two, are kept as they
 # are: 0.5, 0.25 and the like.

@@ -28,15 +28,13 @@ from leastnoise.core.errors import DesignError, NotYetError, TooLargeError
 from leastnoise.core.operators import Array, require_room
 from leastnoise.privacy import GAUSSIAN, Goal
 from leastnoise.query import InventedRecords, SeveralClasses, Workload, part_of
+from leastnoise.strategy.grid import FACTOR_BITS
 from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, TablesAsked
 from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.proposal import Proposal
 
 # Cells, at most, whose costs are added up one by one; beyond, the largest of each strategy are.
 _MAX_LISTED = 2**12
-
-# Bits of the least factor: shares of the budget are kept to a millionth.
-_BITS = 20
 
 
 class Side(NamedTuple):
@@ -413,7 +411,7 @@ class SideProposal(Proposal[SideBySide]):
         ratios = self.shares / self.shares.sum() / costs
         if goal.noise == GAUSSIAN:
             ratios = np.sqrt(ratios)
-        factors = np.rint(ratios / ratios.min() * 2.0**_BITS)
+        factors = np.rint(ratios / ratios.min() * 2.0**FACTOR_BITS)
         return SideBySide(
             [
                 Side(measured.with_scale(1), int(factor), names)

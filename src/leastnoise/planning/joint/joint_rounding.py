@@ -11,10 +11,6 @@ from leastnoise.planning.families.proposals import on_basis
 from leastnoise.planning.joint.joint_problem import JointProblem
 from leastnoise.strategy import AxisForm, JointProposal, joint_form
 
-# Bits of the largest coefficient of a row. The optimum over ω takes up what rounding moves to first order:
-# 14 bits cost less than 1e-5 of the total.
-_BITS = 14
-
 # The gap to which ω is worked out for the integers.
 WEIGHTS_TOL = 1e-5
 
@@ -29,7 +25,7 @@ def integer_bases(problem: JointProblem, bases: Sequence[Array]) -> tuple[list[A
             forms.append(forms[first])
             found.append(found[first])
             continue
-        form = joint_form(bases[a] / axis.lengths, axis.basis, bits=_BITS, has_total=problem.pinned[a])
+        form = joint_form(bases[a] / axis.lengths, axis.basis, has_total=problem.pinned[a])
         assert form.rows is not None
         rows = form.rows.astype(float)
         exact = rows if axis.basis is None else on_basis(rows, axis.basis) * axis.lengths

@@ -22,7 +22,7 @@ from leastnoise.core.decompositions import triangle_of
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
 from leastnoise.strategy.axis_form import AxisForm, centred_form
-from leastnoise.strategy.grid import AXIS_SHARE, on_grid, triangle_on_grid
+from leastnoise.strategy.grid import AXIS_SHARE, PRODUCT_ROW_BITS, on_grid, triangle_on_grid
 
 # A centre has at least this many bits. Fewer would move the residual rows.
 _MIN_CENTRE_BITS = 12
@@ -136,8 +136,8 @@ def whole_form(root: Array, basis: Array | None = None, *, tol: float = 1e-6) ->
     return AxisForm("whole", n, exact.as_integers(rows))
 
 
-def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total: bool) -> AxisForm:
-    """The rows of one axis in integers: every row of coefficients scaled to some bits, rounded, on the basis.
+def joint_form(coefficients: Array, basis: Array | None, *, has_total: bool) -> AxisForm:
+    """The rows of one axis in integers: every row of coefficients scaled to one size, rounded, on the basis.
 
     Args:
         coefficients: real, (r, r) on the basis.
@@ -154,12 +154,12 @@ def joint_form(coefficients: Array, basis: Array | None, *, bits: int, has_total
     largest = np.abs(coefficients).max(axis=1, keepdims=True)
     if not largest.all():
         raise DesignError("a row found is zero", field="strategy", remedy="rescale the queries' rows")
-    grid = on_grid(coefficients / largest, bits)
+    grid = on_grid(coefficients / largest, PRODUCT_ROW_BITS)
     rows = grid if basis is None else exact.as_integers(exact.product(grid, exact.as_integers(basis)))
     if has_total:
         rows = np.array(rows)
         # As large as the others, or the multipliers of these would be too small to round.
-        rows[0] = 1 << bits
+        rows[0] = 1 << PRODUCT_ROW_BITS
     if not exact.is_of_full_row_rank(rows):
         raise DesignError(
             "rounding would lose a direction", field="strategy", remedy="rescale the queries' rows"
