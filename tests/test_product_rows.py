@@ -14,6 +14,7 @@ import pytest
 
 from leastnoise.bounds import certify
 from leastnoise.core.errors import UnrecordedSpending
+from leastnoise.core.operators import Selected
 from leastnoise.core.progress import Progress
 from leastnoise.planning import design, load_plan
 from leastnoise.planning.families import dense, row_space
@@ -37,6 +38,8 @@ from leastnoise.query import (
 from leastnoise.release import measure
 from leastnoise.solver import RowPasses, least_total_by_descent
 from leastnoise.strategy.combined_rows import CombinedRows
+from leastnoise.strategy.longest_column import longest_column
+from leastnoise.strategy.query_columns import ProductColumns
 from tolerances import ROUNDING
 
 N_DRAWS = 20
@@ -187,3 +190,29 @@ def test_a_search_over_rows_stops_at_its_gap_with_both_sides() -> None:
     assert found.lower_bound <= found.achieved <= (1 + 1e-4) * found.lower_bound
     u = rows.squares(found.root.T @ found.root)
     assert u.max() == pytest.approx(1.0, rel=1e-9)
+
+
+@pytest.mark.parametrize("seed", range(N_DRAWS))
+def test_columns_of_crossed_rows_are_those_of_the_queries(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    workload, rng = drawn_union(seed), np.random.default_rng(seed)
+    k = int(rng.integers(1, workload.shape[0] + 1))
+    positions = rng.permutation(workload.shape[0])[:k]
+    queries = Selected(workload.operator, positions)
+    monkeypatch.setattr(ProductRows, "work", -1.0)
+    columns = ProductColumns.of(queries)
+    assert columns is not None and columns.shape[0] == k
+    B = queries.dense()
+    d = columns.shape[1]
+    assert np.array_equal(columns.take(np.arange(d)), B[:, columns.cells.first])
+    assert np.array_equal(columns.cells.spread(columns.take(np.arange(d))), B)
+    S = rng.normal(size=(k, k))
+    S = S + S.T
+    b = columns.take(np.arange(d)).astype(float)
+    assert np.allclose(columns.squares(S), np.einsum("ki,kl,li->i", b, S, b), atol=1e4 * ROUNDING)
+    weights = rng.random(d)
+    assert np.allclose(columns.gram(weights), (b * weights) @ b.T, atol=1e3 * ROUNDING)
+    assert all(b[row, at] != 0 for row, at in enumerate(columns.nonzero()) if b[row].any())
+    C = np.triu(rng.integers(-9, 10, (k, k)))
+    lengths = ((C @ B.astype(np.int64)) ** 2).sum(axis=0)
+    found, at = longest_column(C, columns)
+    assert found == lengths.max() and lengths[columns.cells.first[at]] == found

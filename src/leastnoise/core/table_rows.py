@@ -159,6 +159,11 @@ class TableRows:
         return 2.0 * multiplications + _ADDING * self.n_cells
 
     @property
+    def n_terms(self) -> int:
+        """How many numbers `squares` adds up for one cell, one after the other, at most."""
+        return 2 * self.n_rows + len(self.tables) ** 2
+
+    @property
     def is_quick(self) -> bool:
         """Whether such a pass takes less than one that multiplies every column by a triangle."""
         return self.work < self.n_rows**2 * self.n_cells
@@ -273,7 +278,7 @@ def _table_rows(operator: Operator) -> TableRows | None:
     parts: list[RowTable] = []
     entries = 0
     for rows, part, index in _parts(operator):
-        layout = _Layout.of(part, axes)
+        layout = ProductLayout.of(part, axes)
         if layout is None:
             return None
         entries += len(rows) * math.prod(axes[a] for a in layout.places)
@@ -284,6 +289,28 @@ def _table_rows(operator: Operator) -> TableRows | None:
     if sum(table.entries.size for table in tables) > MAX_TABLE_ENTRIES:
         return None
     return TableRows(axes, tables, operator.shape[0])
+
+
+def attribute_sizes(operator: Operator) -> tuple[int, ...] | None:
+    """The sizes of the attributes of an operator that is a stack of products; None where it is not."""
+    return _axes_of(operator)
+
+
+def layouts_of(operator: Operator) -> list[tuple[Array, ProductLayout, Array]] | None:
+    """For each part of a stack its rows in the whole, its factors, and which of its rows they are.
+
+    None where some part is no product of whole attributes.
+    """
+    axes = _axes_of(operator)
+    if axes is None:
+        return None
+    found = []
+    for rows, part, index in _parts(operator):
+        layout = ProductLayout.of(part, axes)
+        if layout is None:
+            return None
+        found.append((rows, layout, index))
+    return found
 
 
 def _parts(operator: Operator) -> Iterator[tuple[Array, Operator, Array]]:
@@ -314,7 +341,7 @@ def _axes_of(operator: Operator) -> tuple[int, ...] | None:
 
 
 @dataclass(frozen=True, eq=False)
-class _Layout:
+class ProductLayout:
     """The factors of a product, and the attributes of each; those of a total are left out."""
 
     factors: tuple[Operator, ...]
@@ -322,7 +349,7 @@ class _Layout:
     axes: tuple[int, ...]
 
     @classmethod
-    def of(cls, part: Operator, axes: tuple[int, ...]) -> _Layout | None:
+    def of(cls, part: Operator, axes: tuple[int, ...]) -> ProductLayout | None:
         """None where its factors are not products of whole attributes."""
         order = list(range(len(axes)))
         if isinstance(part, Reordered):
@@ -349,15 +376,19 @@ class _Layout:
         pairs = zip(self.factors, self.places_of, strict=True)
         return [a for factor, own in pairs if not isinstance(factor, AllOnes) for a in own]
 
-    def table(self, rows: Array, index: Array) -> RowTable:
-        """Some rows of the product."""
+    def rows_of_factors(self, index: Array) -> list[Array]:
+        """For every factor, which of its rows some rows of the product cross."""
         chosen: list[Array] = []
         rest = index
         for factor in reversed(self.factors):
             chosen.append(rest % factor.shape[0])
             rest = rest // factor.shape[0]
+        return chosen[::-1]
+
+    def table(self, rows: Array, index: Array) -> RowTable:
+        """Some rows of the product."""
         total = np.ones((len(index), 1))
-        for factor, own in zip(self.factors, reversed(chosen), strict=True):
+        for factor, own in zip(self.factors, self.rows_of_factors(index), strict=True):
             if not isinstance(factor, AllOnes):
                 total = (total[:, :, None] * factor.rows(own)[:, None, :]).reshape(len(index), -1)
         places = self.places

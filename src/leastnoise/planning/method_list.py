@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TypeVar
 
 from leastnoise.core.errors import InputError, MethodError
+from leastnoise.core.resources import operations_per_second
 from leastnoise.planning.families.attribute_sets import DATACUBE, FOURIER
 from leastnoise.planning.families.dense import DENSE
 from leastnoise.planning.families.eigen import EIGEN, PRINCIPAL, SEPARATION
@@ -24,7 +25,6 @@ from leastnoise.planning.families.weighted_basis import WEIGHTED_BASIS
 from leastnoise.planning.groups import GROUPS
 from leastnoise.planning.method import Method, Request
 from leastnoise.planning.p_identity.family import P_IDENTITY
-from leastnoise.planning.patience import NOMINAL_SPEED
 from leastnoise.query import Query, add_query_kind
 
 # Cells. Up to this number a matrix is quickly found, and easier to look at than blocks of products.
@@ -35,7 +35,7 @@ SMALL = 512
 FREE_OPERATIONS = 5e12
 
 # The share of a time limit within which the certified optimum should be found to be tried first.
-_SHARE_TO_BE_FIRST = 0.25
+_SHARE_TO_BE_FIRST = 0.5
 
 METHODS: tuple[Method, ...] = (
     DENSE,
@@ -182,7 +182,7 @@ def is_dense_soon(request: Request) -> bool:
     if request.unfit(DENSE) is not None:
         return False
     limit, operations = request.time_limit, request.needs(DENSE).operations
-    most = FREE_OPERATIONS if limit is None else _SHARE_TO_BE_FIRST * limit * NOMINAL_SPEED
+    most = FREE_OPERATIONS if limit is None else _SHARE_TO_BE_FIRST * limit * operations_per_second()
     if operations <= most:
         return True
     # It works on the cells that queries tell apart, which may be few of all.

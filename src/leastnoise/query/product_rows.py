@@ -69,6 +69,15 @@ class ProductRows:
         longest = max((size for a, size in enumerate(self.sizes) if self._is_mentioned(a)), default=1)
         return _ADDING * pairs * self.n_cells + 4.0 * longest * self.n_rows**2
 
+    @property
+    def n_terms(self) -> int:
+        """How many numbers `squares` adds up for one cell, one after the other, at most."""
+        longest = max(
+            sum(self._n_pairs(first, second, a) for a in union) + len(union)
+            for *_, first, second, union in self._pairs()
+        )
+        return longest + len(self.factors) * (len(self.factors) + 1) // 2
+
     def _is_mentioned(self, a: int) -> bool:
         return any(a in own for own in self.factors)
 

@@ -227,9 +227,9 @@ class CombinedRows(Measured):
 
     def _shares_outside(self, Q: Array) -> Array:
         """How much of every column lies outside what Q spans, of its squared length."""
-        tables = self._columns.tables
-        if tables is not None:
-            inside, squares = tables.squares(Q @ Q.T), tables.squares(np.eye(len(Q)))
+        passes = self._columns.passes
+        if passes is not None:
+            inside, squares = passes.squares(Q @ Q.T), passes.squares(np.eye(len(Q)))
             return np.asarray(1 - inside / np.where(squares > 0, squares, 1))
         shares = []
         for block in column_blocks(self._columns):

@@ -1,7 +1,7 @@
 """The longest column of integer combinations of queries, exactly: max_i ‖C b_i‖².
 
 Floats with a bound on their error leave a few columns, which are then worked out in integers. Where queries
-look at few attributes each, ‖C b_i‖² = b_iᵀ(CᵀC)b_i comes table by table (`core.table_rows`), and only
+look at few attributes each, ‖C b_i‖² = b_iᵀ(CᵀC)b_i comes by passes over all columns, and only
 columns that rounding could make the longest are multiplied by C.
 """
 
@@ -11,8 +11,7 @@ import numpy as np
 
 from leastnoise.core import exact_integers as exact
 from leastnoise.core.operators import Array
-from leastnoise.core.table_rows import TableRows
-from leastnoise.strategy.query_columns import BLOCK, QueryColumns
+from leastnoise.strategy.query_columns import BLOCK, Passes, QueryColumns
 
 # Columns worked on at a time in integers.
 _EXACT_BLOCK = 512
@@ -35,9 +34,10 @@ def longest_column(C: Array, columns: QueryColumns) -> tuple[int, int]:
     unit = float(np.abs(C).max(initial=0)) or 1.0
     scaled = C.astype(float) / unit  # a power of two or not, one more rounding of each entry
     candidates = np.arange(columns.shape[1])
-    if columns.tables is not None:
-        found = columns.tables.squares(scaled.T @ scaled)
-        candidates = _possible(found, _error_by_tables(scaled, columns.tables))
+    passes = columns.passes
+    if passes is not None:
+        found = passes.squares(scaled.T @ scaled)
+        candidates = _possible(found, _error_of_passes(scaled, passes))
     found, error = _lengths(scaled, columns, candidates)
     candidates = candidates[_possible(found, error)]
     best = (0, 0)
@@ -53,15 +53,15 @@ def _possible(found: Array, error: Array) -> Array:
     return np.flatnonzero(found + error >= float((found - error).max(initial=0.0)))
 
 
-def _error_by_tables(C: Array, tables: TableRows) -> Array:
-    """A bound on the error of b_iᵀ(CᵀC)b_i table by table.
+def _error_of_passes(C: Array, passes: Passes) -> Array:
+    """A bound on the error of b_iᵀ(CᵀC)b_i by passes over all columns.
 
-    Every number is one of sums of at most k terms, in three steps, then of as many numbers as there are pairs
-    of tables. What is summed is at most |b|ᵀ|C|ᵀ|C||b| ≤ ‖C‖_F² ‖b‖² in all: the error is at most
-    (3k + the number of pairs) ε of that. ‖b‖² is a sum of squares of whole numbers.
+    Every number is one of sums of at most k terms, and then of `n_terms`. What is summed is at most
+    |b|ᵀ|C|ᵀ|C||b| ≤ ‖C‖_F² ‖b‖² in all: the error is at most (k + n_terms) ε of that. ‖b‖² is a sum of
+    squares of whole numbers.
     """
-    terms = 3 * len(C) + len(tables.tables) ** 2 + 16
-    squares = tables.squares(np.eye(tables.n_rows))
+    terms = len(C) + passes.n_terms + 16
+    squares = passes.squares(np.eye(len(C)))
     return np.asarray(2 * terms * _EPS * float(np.linalg.norm(C)) ** 2 * squares)
 
 

@@ -2,20 +2,26 @@
 
     HeldColumns     in as few bytes as the entries need
     TableColumns    table by table, where every query looks at few attributes (`core.table_rows`)
+    ProductColumns  by the rows of single attributes that each query crosses (`query.ProductRows`)
 
-Both are whole numbers, and exact.
+All are whole numbers, and exact.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol
 
 import numpy as np
 
 from leastnoise.core.merged_cells import Cells, can_compare, merged_cells, row_blocks
-from leastnoise.core.operators import EXACT_FLOAT, Array, Operator
-from leastnoise.core.table_rows import TableRows, table_rows
+from leastnoise.core.operators import EXACT_FLOAT, AllOnes, Array, Operator
+from leastnoise.core.table_rows import TableRows, attribute_sizes, layouts_of, table_rows
+from leastnoise.query import ProductRows
 
 # Columns worked on at a time.
 BLOCK = 2**15
@@ -35,16 +41,27 @@ def smallest_columns(operator: Operator, cells: Array) -> Array:
     return found
 
 
+class Passes(Protocol):
+    """Squares of all columns b_i, (k, d), without k² operations for each."""
+
+    @property
+    def n_terms(self) -> int:
+        """How many numbers are added up for one of them, one after the other, at most."""
+
+    def squares(self, S: Array) -> Array:
+        """b_iᵀ S b_i for every column; S is symmetric, (k, k)."""
+
+
 class QueryColumns(ABC):
     """Columns b_i of k queries, one for each of d kinds of cells.
 
     Attributes:
         cells: which cells are of one kind.
-        tables: the same columns table by table, where a pass over all of them costs little; else None.
+        passes: the squares of all columns, where a pass over them costs little; else None.
     """
 
     cells: Cells
-    tables: TableRows | None
+    passes: Passes | None
 
     @property
     @abstractmethod
@@ -78,7 +95,7 @@ def column_blocks(columns: QueryColumns) -> Iterator[Array]:
 class HeldColumns(QueryColumns):
     """Columns in few bytes."""
 
-    tables = None
+    passes = None
 
     def __init__(self, queries: Operator, cells: Cells) -> None:
         self.cells = cells
@@ -111,11 +128,9 @@ class HeldColumns(QueryColumns):
 class TableColumns(QueryColumns):
     """Columns table by table."""
 
-    tables: TableRows
-
     def __init__(self, tables: TableRows) -> None:
         self.cells = tables.cells
-        self.tables = tables.merged
+        self.tables = self.passes = tables.merged
 
     @classmethod
     def of(cls, queries: Operator) -> TableColumns | None:
@@ -140,6 +155,132 @@ class TableColumns(QueryColumns):
         return self.tables.weighted_gram(weights)
 
 
+@dataclass(frozen=True, eq=False)
+class _Crossed:
+    """Queries of one part of the operator: which they are, and by attribute the row of each and all rows."""
+
+    rows: Array
+    chosen: dict[int, Array]
+    factors: dict[int, Array]
+
+    @cached_property
+    def places(self) -> Array:
+        """Which of all combinations of the rows the queries are."""
+        found = np.zeros(len(self.rows), dtype=np.intp)
+        for a, own in self.factors.items():
+            found = found * len(own) + self.chosen[a]
+        return found
+
+
+class ProductColumns(QueryColumns):
+    """Columns by the rows of single attributes that queries cross; all combinations are passed over."""
+
+    def __init__(self, sizes: tuple[int, ...], parts: list[_Crossed]) -> None:
+        self._k = sum(len(part.rows) for part in parts)
+        self.passes = self
+        codes = [
+            _codes(size, [p.factors[a] for p in parts if a in p.factors]) for a, size in enumerate(sizes)
+        ]
+        values = [np.unique(code, return_index=True)[1] for code in codes]
+        self._parts = [
+            _Crossed(part.rows, part.chosen, {a: own[:, values[a]] for a, own in part.factors.items()})
+            for part in parts
+        ]
+        self.rows = ProductRows(
+            tuple(map(len, values)),
+            tuple({a: own.astype(float) for a, own in part.factors.items()} for part in self._parts),
+        )
+        first, kind = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+        for size, own, code in zip(sizes, values, codes, strict=True):
+            first = (first[:, None] * size + own).reshape(-1)
+            kind = (kind[:, None] * len(own) + code).reshape(-1)
+        self.cells = Cells(np.ones(len(kind), dtype=bool), first, kind, np.bincount(kind))
+
+    @classmethod
+    def of(cls, queries: Operator) -> ProductColumns | None:
+        """None where some query is no product of single attributes, or passes would gain nothing."""
+        sizes, layouts = attribute_sizes(queries), layouts_of(queries)
+        if sizes is None or layouts is None or queries.largest >= EXACT_FLOAT:
+            return None
+        parts = []
+        for rows, layout, index in layouts:
+            if any(len(own) != 1 for own in layout.places_of):
+                return None
+            chosen, factors = {}, {}
+            for (a,), factor, number in zip(
+                layout.places_of, layout.factors, layout.rows_of_factors(index), strict=True
+            ):
+                if not isinstance(factor, AllOnes):
+                    used, chosen[a] = np.unique(number, return_inverse=True)
+                    factors[a] = np.asarray(factor.rows(used)).astype(np.int64)
+            parts.append(_Crossed(rows, chosen, factors))
+        if sum(math.prod(map(len, part.factors.values())) for part in parts) > _MOST_ROWS:
+            return None
+        found = cls(sizes, parts)
+        return found if found.rows.work < queries.shape[0] ** 2 * found.rows.n_cells else None
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self._k, self.rows.n_cells
+
+    def take(self, index: Array) -> Array:
+        values = np.unravel_index(index, self.rows.sizes)
+        found = np.ones((self._k, len(index)), dtype=np.int64)
+        for part in self._parts:
+            for a, own in part.factors.items():
+                found[part.rows] *= own[part.chosen[a]][:, values[a]]
+        return found
+
+    def candidates(self, count: int) -> Array:
+        return np.unique(np.random.default_rng(0).integers(0, self.shape[1], size=count))
+
+    def nonzero(self) -> Array:
+        found = np.zeros(self._k, dtype=np.intp)
+        for part in self._parts:
+            for a, own in part.factors.items():
+                stride = math.prod(self.rows.sizes[a + 1 :])
+                found[part.rows] += stride * (own != 0).argmax(axis=1)[part.chosen[a]]
+        return found
+
+    def gram(self, weights: Array) -> Array:
+        found = np.empty((self._k, self._k))
+        found[np.ix_(self._order, self._order)] = self.rows.weighted_gram(weights)[np.ix_(self._at, self._at)]
+        return found
+
+    def squares(self, S: Array) -> Array:
+        """b_iᵀ S b_i for every kind of cells; S is symmetric, (k, k)."""
+        whole = np.zeros((self.rows.n_rows, self.rows.n_rows))
+        whole[np.ix_(self._at, self._at)] = S[np.ix_(self._order, self._order)]
+        return self.rows.squares(whole)
+
+    @property
+    def n_terms(self) -> int:
+        """How many numbers are added up for one of `squares`, one after the other, at most."""
+        return self.rows.n_terms
+
+    @cached_property
+    def _order(self) -> Array:
+        return np.concatenate([part.rows for part in self._parts])
+
+    @cached_property
+    def _at(self) -> Array:
+        starts = self.rows.starts[:-1]
+        return np.concatenate([start + part.places for start, part in zip(starts, self._parts, strict=True)])
+
+
+# Combinations of rows, at most: matrices of so many rows are passed over.
+_MOST_ROWS = 4_096
+
+
+def _codes(size: int, factors: list[Array]) -> Array:
+    """For each value of an attribute which of its kinds it is, numbered as they come."""
+    if not factors:
+        return np.zeros(size, dtype=np.int64)
+    columns = np.ascontiguousarray(np.vstack(factors).T)
+    known: dict[bytes, int] = {}
+    return np.array([known.setdefault(column.tobytes(), len(known)) for column in columns])
+
+
 def query_columns(queries: Operator, *, up_to_sign: bool) -> QueryColumns:
     """The columns of queries in the form that costs less.
 
@@ -150,6 +291,9 @@ def query_columns(queries: Operator, *, up_to_sign: bool) -> QueryColumns:
     by_tables = TableColumns.of(queries) if up_to_sign else None
     if by_tables is not None:
         return by_tables
+    by_rows = ProductColumns.of(queries) if up_to_sign else None
+    if by_rows is not None:
+        return by_rows
     is_small = can_compare(queries)
     cells = merged_cells(queries, up_to_sign=up_to_sign) if is_small else Cells.all_of(queries.shape[1])
     return HeldColumns(queries, cells)

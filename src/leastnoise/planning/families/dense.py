@@ -82,6 +82,10 @@ MAX_ROW_ENTRIES = 2**26
 # Cells up to which they are worked on as they are: merging those that are alike gains nothing that is seen.
 _PLAIN = 512
 
+# Coefficients of queries over more than MAX_CELLS cells that are compared before rows of products are thought
+# of: few conditions tell few cells apart.
+_QUICK_TO_COMPARE = 2**23
+
 # Where queries tell apart at most this share of the cells, one cell of each kind is worked on.
 _WORTH_MERGING = 0.5
 
@@ -117,13 +121,15 @@ def _refuses_size(request: Request) -> str | None:
 
 def is_of_products(request: Request) -> bool:
     """Whether the rows of products are so few that working on them takes less than on the cells."""
-    if request.workload.shape[1] <= min(_PLAIN, MAX_CELLS) or row_space.refuses(request) is not None:
+    m, n = request.workload.shape
+    if n <= min(_PLAIN, MAX_CELLS) or row_space.refuses(request) is not None:
         return False
-    if _refuses_cells(request) is not None:
-        return True
-    return (
-        not is_implicit(request) and row_space.needs(request).operations < _needs_of_cells(request).operations
-    )
+    operations = row_space.needs(request).operations
+    if is_implicit(request):
+        return request.backend == "numpy" and operations < few_queries.needs(request).operations
+    if n <= MAX_CELLS:
+        return operations < _needs_of_cells(request).operations
+    return m * n > _QUICK_TO_COMPARE or _refuses_cells(request) is not None
 
 
 def _refuses_cells(request: Request) -> str | None:

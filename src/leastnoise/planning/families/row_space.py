@@ -34,7 +34,10 @@ from leastnoise.strategy import CombinedProposal
 # Directions of all products together, at most: matrices of so many rows are decomposed in every step.
 MAX_ROWS = 2_048
 
-# Bytes of the queries' columns over all cells, at most.
+# Cells, at most: some numbers for each are held.
+MAX_CELLS = 2**23
+
+# Bytes of the queries' columns over all cells, at most, where these are held.
 MAX_COLUMN_BYTES = 2**28
 
 # Queries, at most: how the noise enters each is worked out.
@@ -52,7 +55,8 @@ _SHORT = 5e11
 # Directions whose squared lengths, beside all of them, are below this share are rounding.
 _WEAK = 1e-10
 
-# Steps that the search takes as a rule to LEAST_GAP, and to gaps of 1e-6.
+# Steps that the search takes as a rule to a few per cent, to LEAST_GAP, and to gaps of 1e-6.
+_STEPS_TO_A_PLAN = 15.0
 _STEPS = 60.0
 _STEPS_TO_THE_END = 400.0
 
@@ -83,12 +87,17 @@ def refuses(request: Request) -> str | None:
     operator = request.workload.operator
     if not operator.is_integer or operator.largest > np.iinfo(np.int16).max:
         return "over rows of products it takes queries with whole coefficients of two bytes only"
-    rows = union_rows(asked).n_rows
-    if rows > MAX_ROWS or _bytes_of_columns(request, rows) > MAX_COLUMN_BYTES:
-        return (
-            f"over rows of products it takes at most {MAX_ROWS:,} directions, over cells that fit in memory"
-        )
+    union = union_rows(asked)
+    if union.n_rows > MAX_ROWS or asked.n_cells > MAX_CELLS:
+        return f"over rows of products it takes at most {MAX_ROWS:,} directions over {MAX_CELLS:,} cells"
+    if _are_held(asked) and _bytes_of_columns(request, union.n_rows) > MAX_COLUMN_BYTES:
+        return "its queries tie attributes, and their columns over so many cells do not fit in memory"
     return None
+
+
+def _are_held(asked: Products) -> bool:
+    """Whether queries tie attributes, so that their columns over all cells are held."""
+    return any(len(axis.names) > 1 for axis in asked.axes)
 
 
 def _bytes_of_columns(request: Request, rows: int) -> float:
@@ -118,13 +127,15 @@ def needs(request: Request) -> Needs:
     # An eigendecomposition, a product, and two passes over the cells in every step.
     step = products(4.5, K, K) + 2 * union.orthonormal().work
     proof = products(10, K, K) if n <= MAX_WEIGHED_CELLS else union_bound_work(asked)
-    last = 2.0 * K * K * (n + 4 * m) + products(20, K, K) + proof
-    memory = (
-        2 * _bytes_of_columns(request, union.n_rows)
-        + 16 * K * _BLOCK
-        + 8 * (_HELD * K * K + 4 * m * K + 60 * n)
-    )
+    last = 8.0 * K * K * m + products(20, K, K) + 4 * union.orthonormal().work + proof
+    memory = 16 * K * _BLOCK + 8 * (_HELD * K * K + 4 * m * K + 60 * n)
+    if _are_held(asked):
+        last += 2.0 * K * K * n
+        memory += 2 * _bytes_of_columns(request, union.n_rows)
     steps = _STEPS_TO_THE_END if _is_short(step) else _STEPS
+    if request.time_limit is not None and request.is_promised:
+        # A plan within some per cent is worth having before anything else is tried.
+        steps = _STEPS_TO_A_PLAN
     return Needs(memory, products(10, K, K) + step, step, last, steps)
 
 
