@@ -32,7 +32,7 @@ MAX_CLASSES = 2**19
 # States that are looked at, at most: of every condition, for every pair of a class and a value of the next
 # attribute, over all attributes. A second of one core looks at some STATES_PER_SECOND.
 MAX_STATES = 2.0**29
-STATES_PER_SECOND = 5e7
+STATES_PER_SECOND = 2e7
 
 # Entries of all conditions over merged values, at most.
 MAX_ENTRIES = 2**26
