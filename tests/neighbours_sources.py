@@ -381,7 +381,11 @@ def _python_reading(value: Any) -> Any:
         return value
     if value is None or isinstance(value, bool) or (type(value) is int and abs(value) < 10**4000):
         return value
-    return float(value) if type(value) is float else Thing(value)
+    if isinstance(value, (np.bool_, np.integer)):
+        # The same person as True or 7.
+        return value.item()
+    is_whole = isinstance(value, np.floating) and abs(value) < 2**11 and value == np.floor(value)
+    return float(value) if type(value) is float or is_whole else Thing(value)
 
 
 OBJECTS = Form("object", "text", PLAIN, _THINGS, _python_reading, _objects)
