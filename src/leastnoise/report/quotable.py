@@ -99,9 +99,9 @@ def _of_count(release: Release, block: QueryBlock, columns: dict[str, Any], unit
         truth = f"lies between {max(low, 0):,} and {max(high, 0):,}"
     else:
         truth = f"is within {margin:,} of that" if margin else "is exactly that"
+    counted = "1 record" if shown == 1 and unit == "records" else f"{shown:,} {unit}"
     return [
-        f"We counted {shown:,} {unit} {about}; the true number {truth}, {_often(release)}"
-        f"{of_the_counted(release)}."
+        f"We counted {counted} {about}; the true number {truth}, {_often(release)}{of_the_counted(release)}."
     ]
 
 
