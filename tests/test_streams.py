@@ -130,7 +130,7 @@ def test_joint_weights_are_put_in_the_order_of_time_at_no_loss(seed: int) -> Non
     np.testing.assert_allclose(plan.stderr, plain.stderr, rtol=2e-6)
 
 
-@pytest.mark.parametrize("method", ["dense", "residuals", "joint"])
+@pytest.mark.parametrize("method", ["dense", "residuals", "joint", "queries"])
 @pytest.mark.parametrize("seed", range(25))
 def test_each_period_answers_what_is_due_from_rows_that_have_ended(seed: int, method: str) -> None:
     answers_what_is_due(planned(seed, method), seed)

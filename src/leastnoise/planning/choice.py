@@ -73,8 +73,8 @@ def design(
             add-remove neighbours, cells that can be listed, and method "dense".
         over: the time attribute, such as "month", whose values are in order. The plan covers all periods, and
             its rows are such that each period can be published when it ends (`open_stream`), at no loss of
-            accuracy. Needs Gaussian noise, add-remove neighbours, and method "dense", "residuals" or "joint".
-            None for a plan that is measured at once.
+            accuracy. Needs Gaussian noise, add-remove neighbours, and method "dense", "residuals", "joint" or
+            "queries". None for a plan that is measured at once.
         tol: the relative gap to the proven optimum at which the search may stop; 1e-6 unless given. If
             neither this nor a time limit is given, a search whose gap is below 1 % also ends after about 20 s
             of work, counted in operations; `Plan.note` then says what going on would take.

@@ -15,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
+from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array, Matrix, require_room
 from leastnoise.privacy import ADD_REMOVE, Goal
-from leastnoise.query import Workload
+from leastnoise.query import Workload, due_by
 from leastnoise.strategy.grid import grid_bits_of_integers, grown
 from leastnoise.strategy.integer_rows import Strategy
 from leastnoise.strategy.proposal import Proposal
@@ -136,6 +137,19 @@ class RowsAsAsked(Strategy):
         if len(absent):
             answers[absent] = workload.operator.rows(absent) @ cells()
         return np.asarray(answers)
+
+    def through(self, workload: Workload, over: str, period: int) -> Strategy:
+        """The queries that are due by then, as they are asked."""
+        ended, due = super().through(workload, over, period), due_by(workload, over, period)
+        # Where only queries of zeros are due, nothing is measured.
+        if due is None or ended.n_measured == 0:
+            return ended
+        asked = RowsAsAsked(
+            due, bits=self.bits, scale=self.scale, noise=self.noise, neighbours=self.neighbours
+        )
+        if not np.array_equal(asked.entries, ended.entries):
+            raise DesignError("the queries that are due are not the rows measured by then", field="over")
+        return asked
 
     def to_parts(self) -> tuple[dict[str, Any], dict[str, Array]]:
         # The rows are those of the plan's own queries.

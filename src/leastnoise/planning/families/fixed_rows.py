@@ -148,6 +148,7 @@ QUERIES = Method(
     _refuses_workload,
     _find_queries,
     is_only_named=True,
+    takes_periods=True,
     takes_absolute=True,
     needs=dense_needs(held=4.2, first=3, step=0, rounded=None, spans=True),
 )
