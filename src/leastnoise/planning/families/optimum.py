@@ -28,11 +28,10 @@ from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
 from leastnoise.core.resources import seconds_for
-from leastnoise.planning.families.optimum_capped import find_capped, serves_caps, witness_of
+from leastnoise.planning.families.optimum_capped import find_capped, serves_caps
 from leastnoise.planning.families.product_requests import ProductRequest, table_sizes
 from leastnoise.planning.families.shared_products import (
     MOST_NUMBERS,
-    SharedNoise,
     SharedProducts,
     free_axes,
     root_of,
@@ -44,7 +43,7 @@ from leastnoise.planning.method import Request, SearchResult
 from leastnoise.planning.oblique.axis_split import Placed, asked_basis, questions_of, residual_place
 from leastnoise.planning.oblique.proposal import with_small_weights
 from leastnoise.query import AxisSet, Products, first_not_spanned
-from leastnoise.solver import Columns, Run, least_total, second_try
+from leastnoise.solver import Columns, Optimum, Run, least_total, second_try
 from leastnoise.strategy import (
     AxisForm,
     BlockProposal,
@@ -119,9 +118,9 @@ def find(request: Request, question: ProductRequest) -> SearchResult:
     watch = Watch.starting(request.deadline.left, request.progress)
     products, axis = shared.products, shared.axis
     whole: dict[int, tuple[AxisForm, Array]] = {}
+    tol = request.tol
     if question.caps is not None:
-        found = find_capped(request, question, shared, watch)
-        witness = witness_of(shared, found, question)
+        found, witness, tol = find_capped(request, question, shared, watch)
     else:
         weights = question.weights
         if (weights == 0).any() and first_not_spanned(request.workload, request.objective) is None:
@@ -131,7 +130,6 @@ def find(request: Request, question: ProductRequest) -> SearchResult:
         witness = shared.witness(found.q, question.products)
         q = [whole[a][1] if a in whole else own for a, own in enumerate(witness.q)]
         witness = replace(witness, q=tuple(q))
-    tol = min(request.tol, found.grid_tol)
     alone = {a: form for a, (form, _) in whole.items()}
     proposal = _proposal(shared, found, alone, tol, in_time=request.over is not None)
     name = " and ".join(products.axes[axis].names)
@@ -139,10 +137,10 @@ def find(request: Request, question: ProductRequest) -> SearchResult:
         f"one matrix over {name} for each of {len(proposal.blocks):,} sets of other attributes, "
         f"{found.how} in {found.steps} steps"
     )
-    return SearchResult(proposal, witness, "stopped", note, found.ended, grid_tol=found.grid_tol)
+    return SearchResult(proposal, witness, "stopped", note, found.ended, grid_tol=tol)
 
 
-def _least_total(shared: SharedProducts, weights: Array, run: Run, start: Array | None = None) -> SharedNoise:
+def _least_total(shared: SharedProducts, weights: Array, run: Run, start: Array | None = None) -> Optimum:
     """(1), and its proof.
 
     Args:
@@ -181,7 +179,7 @@ def _least_total(shared: SharedProducts, weights: Array, run: Run, start: Array 
         roots.append(root)
     q = np.zeros(n)
     q[used] = found.q
-    return SharedNoise(q, [], roots, found.steps, found.ended, found.achieved, how=found.how)
+    return replace(found, roots=roots, q=q)
 
 
 def _alike(counts: Array) -> tuple[Array, Array]:
@@ -209,7 +207,7 @@ def _alone(shared: SharedProducts, a: int, request: Request) -> tuple[AxisForm, 
 
 
 def _proposal(
-    shared: SharedProducts, found: SharedNoise, alone: Mapping[int, AxisForm], tol: float, *, in_time: bool
+    shared: SharedProducts, found: Optimum, alone: Mapping[int, AxisForm], tol: float, *, in_time: bool
 ) -> BlockProposal:
     """Noise over Z in integers, beside rows of the axes that are factored out."""
     products, axis, common = shared.products, shared.axis, shared.common
@@ -304,14 +302,14 @@ def beside_residuals(
         if a not in free and not all(kind.is_identity for kind in products.kinds[a])
     )
     shared = replace(shared, grouped=grouped, common=tuple(a for a in shared.common if a not in grouped))
-    best: tuple[SharedProducts, SharedNoise] | None = None
+    best: tuple[SharedProducts, Optimum] | None = None
     q: Array | None = None
     for _ in range(_MAX_TURNS):
         costs = _costs_of_rows(shared, weights, best)
         placed = {(s, a): _placed(shared, s, a, costs, deadline) for s, a in shared.kinds_in}
         shared = replace(shared, placed=placed)
         found = _least_total(shared, weights, Run(_GAP, Watch(deadline)), q)
-        gain = math.inf if best is None else 1 - found.total / best[1].total
+        gain = math.inf if best is None else 1 - found.achieved / best[1].achieved
         if gain > 0:
             best = shared, found
         if gain < _LEAST_GAIN or deadline.is_past or not grouped:
@@ -321,7 +319,7 @@ def beside_residuals(
     shared, found = best
     name = " and ".join(shared.products.axes[shared.axis].names)
     how = f"rows of its own over {name} for each of {len(found.roots):,} sets of other attributes"
-    return found.total, _proposal(shared, found, {}, tol, in_time=False), how, found.ended
+    return found.achieved, _proposal(shared, found, {}, tol, in_time=False), how, found.ended
 
 
 def _is_alike(products: Products, axis: int) -> bool:
@@ -345,7 +343,7 @@ def _is_alike(products: Products, axis: int) -> bool:
 
 
 def _costs_of_rows(
-    shared: SharedProducts, weights: Array, known: tuple[SharedProducts, SharedNoise] | None
+    shared: SharedProducts, weights: Array, known: tuple[SharedProducts, Optimum] | None
 ) -> Array:
     """What every product costs in every block, (products, sets).
 

@@ -18,7 +18,7 @@ from leastnoise.bounds import ProductWitness
 from leastnoise.core.deadline import Watch
 from leastnoise.core.operators import Array
 from leastnoise.planning.families.product_requests import ProductRequest
-from leastnoise.planning.families.shared_products import SharedNoise, SharedProducts, root_of
+from leastnoise.planning.families.shared_products import SharedProducts, root_of
 from leastnoise.planning.method import Request
 from leastnoise.planning.refusals import infeasible
 from leastnoise.solver import (
@@ -122,7 +122,7 @@ class CappedSearch:
                 found[number] = CappedBlock(DenseRows(L @ B.T, NUMPY), columns, own_base)
         return found
 
-    def least_largest(self, run: Run, *, is_wide: bool) -> SharedNoise:
+    def least_largest(self, run: Run, *, is_wide: bool) -> Optimum:
         """The noise with the least largest variance beside the caps.
 
         Args:
@@ -142,7 +142,7 @@ class CappedSearch:
             list(self.blocks.values()), self.caps, run, is_all_capped=not (others > 0).any()
         )
 
-    def noise(self, solution: Optimum, numbers: Iterable[int]) -> SharedNoise:
+    def noise(self, solution: Optimum, numbers: Iterable[int]) -> Optimum:
         """What was found for some sets, as rows over Z for every one."""
         n = self.shared.products.sizes[self.shared.axis]
         roots: list[Array] = [np.zeros((0, n)) for _ in range(self.shared.lattice[1].shape[1])]
@@ -152,30 +152,22 @@ class CappedSearch:
         q = np.zeros(n)
         q[self.used] = solution.q
         # Of single queries, in the unit of the weights.
-        p = [np.zeros(0) for _ in self.shared.products.terms]
-        parts = np.split(solution.p * self.scale**2 / self.counts, self._ends)
-        for j, part in zip(self.capped.tolist(), parts, strict=True):
-            p[j] = part
-        return SharedNoise(q, p, roots, solution.steps, solution.ended, how=solution.how)
+        return replace(solution, roots=roots, q=q, p=solution.p * self.scale**2 / self.counts)
 
-
-def witness_of(shared: SharedProducts, found: SharedNoise, question: ProductRequest) -> ProductWitness:
-    """Dual weights of cells together with those of queries, row by row of Z."""
-    witness = shared.witness(found.q, question.products)
-    p = np.zeros(len(shared.products.terms))
-    of_rows = {}
-    for j, (term, own) in enumerate(zip(shared.products.terms, found.p, strict=True)):
-        largest = float(own.max(initial=0.0))
-        p[j] = largest
-        if shared.axis in term.places and largest > 0:
-            of_rows[j, shared.axis] = own / largest
-    return ProductWitness(witness.q, p, of_rows, axes=witness.axes)
+    def witness(self, found: Optimum, question: ProductRequest) -> ProductWitness:
+        """Dual weights of cells together with those of queries, row by row of Z."""
+        p, of_rows = np.zeros(len(self.shared.products.terms)), {}
+        for j, own in zip(self.capped.tolist(), np.split(found.p, self._ends), strict=True):
+            p[j] = largest = float(own.max())
+            if self.shared.axis in self.shared.products.terms[j].places and largest > 0:
+                of_rows[j, self.shared.axis] = own / largest
+        return replace(self.shared.witness(found.q, question.products), p=p, rows=of_rows)
 
 
 def find_capped(
     request: Request, question: ProductRequest, shared: SharedProducts, watch: Watch
-) -> SharedNoise:
-    """The optimum under caps.
+) -> tuple[Optimum, ProductWitness, float]:
+    """The optimum under caps, its proof, and the gap for which its rows are rounded.
 
     Raises:
         InfeasibleError: if no noise keeps them within the goal, with the proof.
@@ -184,7 +176,9 @@ def find_capped(
     run = Run(request.tol / 2, watch)
     if request.objective.kind == "largest":
         is_wide = _goes_by_fixed_point(request, shared, question.caps)
-        return CappedSearch(shared, question.caps, None).least_largest(run, is_wide=is_wide)
+        search = CappedSearch(shared, question.caps, None)
+        found = search.least_largest(run, is_wide=is_wide)
+        return found, search.witness(found, question), request.tol
     caps = question.caps * float(request.privacy.column_budget)
     search = CappedSearch(shared, caps * (1 - _SPARE), question.weights)
     solution = search.total_within(run)
@@ -194,22 +188,23 @@ def find_capped(
     else:
         # Whether the caps themselves can be kept may be open still.
         spare = _LEAST_SPARE if solution.lower_bound <= 1 + 2 * _SPARE else _SPARE
-    grid_tol = math.inf
+    grid_tol = request.tol
     if spare < _SPARE and not run.is_late:
         finer = CappedSearch(shared, caps * (1 - spare), question.weights)
         again = finer.total_within(replace(run, tol=run.tol / 4))
         if again.is_feasible or not solution.is_feasible:
             search, solution, grid_tol = finer, again, request.tol * spare / _SPARE
     found = search.noise(solution, search.blocks)
+    witness = search.witness(found, question)
     if not solution.is_feasible:
         raise infeasible(
             request.workload,
             request.privacy,
-            witness_of(shared, found, question),
+            witness,
             math.sqrt(solution.achieved),
             is_late=solution.ended == "deadline",
         )
-    return replace(found, grid_tol=grid_tol)
+    return found, witness, grid_tol
 
 
 def _directions(rows: Array) -> Array:

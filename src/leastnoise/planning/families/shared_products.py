@@ -14,7 +14,6 @@ import numpy as np
 
 from leastnoise.bounds import ProductWitness
 from leastnoise.core.operators import AllOnes, Array
-from leastnoise.core.progress import Ended
 from leastnoise.planning.families.marginals import row_variances
 from leastnoise.planning.families.product_requests import common_axes, uniform
 from leastnoise.planning.method import Request
@@ -158,28 +157,6 @@ class SharedProducts:
         kinds = {id(kind): kind for kind in map(self.kind, self.members(number))}
         found = asked_basis([kind.operator for kind in kinds.values()], with_total=False)
         return np.eye(self.products.sizes[self.axis], dtype=np.int64) if found is None else found
-
-
-@dataclass(frozen=True, eq=False)
-class SharedNoise:
-    """Noise over Z.
-
-    Attributes:
-        q: weights of the values of Z.
-        p: of the queries of every product, one for each row of Z; none for a total.
-        roots: for every block s rows A_s with A_sᵀA_s = X_s.
-        total: the total variance at profile 1; infinite where nothing but caps was looked at.
-        grid_tol: the gap for which rows are rounded, where that is below the one asked for.
-    """
-
-    q: Array
-    p: list[Array]
-    roots: list[Array]
-    steps: int
-    ended: Ended
-    total: float = math.inf
-    grid_tol: float = math.inf
-    how: str = "Newton's method"
 
 
 def root_of(H: Array) -> Array:
