@@ -60,7 +60,7 @@ from leastnoise.query import (
     workload_prefix,
 )
 from leastnoise.query.generators import workload_permuted_ranges
-from leastnoise.solver import SplitSolution, optimal_weighting
+from leastnoise.solver import Optimum, optimal_weighting
 from support import extra, refuses
 from tolerances import JUDGE, ROUNDING, SOLVER, printed
 
@@ -80,15 +80,15 @@ def over_bound(plan: Plan) -> float:
 # Program 1 -----------------------------------------------------------------------------------
 
 
-def is_proved(found: SplitSolution, c: Any, P: Any, power: int, tol: float = WEIGHTING) -> bool:
+def is_proved(found: Optimum, c: Any, P: Any, power: int, tol: float = WEIGHTING) -> bool:
     """Whether weights are feasible, cost what they claim, and y proves them best up to tol, from scratch."""
     used = c > 0
-    if (found.x < 0).any() or (found.p < 0).any() or float((P @ found.x).max()) > 1 + ROUNDING:
+    if (found.x < 0).any() or (found.q < 0).any() or float((P @ found.x).max()) > 1 + ROUNDING:
         return False
     achieved = float((c[used] / found.x[used] ** power).sum())
-    z = P.T @ found.p
+    z = P.T @ found.q
     inner = float((c[used] ** (1 / (power + 1)) * z[used] ** (power / (power + 1))).sum())
-    below = inner ** (power + 1) / float(found.p.sum()) ** power
+    below = inner ** (power + 1) / float(found.q.sum()) ** power
     agrees = math.isclose(achieved, found.achieved, rel_tol=ROUNDING) and math.isclose(
         below, found.lower_bound, rel_tol=ROUNDING
     )
@@ -117,7 +117,9 @@ def test_every_weighting_is_proved(power: int, seed: int, spread: float) -> None
     assert (found.x[costs == 0] == 0).all()
     # Weights a percent too large break a constraint, weights a percent too small their proof.
     for factor in (1.01, 0.99):
-        scaled = replace(found, x=factor * found.x, achieved=found.achieved / factor**power)
+        scaled = replace(
+            found, roots=[math.sqrt(factor) * found.root], achieved=found.achieved / factor**power
+        )
         assert not is_proved(scaled, costs, loads, power)
 
 
@@ -138,7 +140,7 @@ def test_any_weights_of_cells_prove_a_bound(power: int, seed: int) -> None:
     found = optimal_weighting(costs, loads, power=power)
     assert proved_by(y, costs, loads, power) <= found.achieved * (1 + ROUNDING)
     # With a percent of the weights forgotten it would prove too much.
-    assert proved_by(found.p, costs, loads, power, share=0.99) > found.achieved * (1 + ROUNDING)
+    assert proved_by(found.q, costs, loads, power, share=0.99) > found.achieved * (1 + ROUNDING)
 
 
 @pytest.mark.parametrize("power", [1, 2])

@@ -17,7 +17,7 @@ from scipy import optimize, sparse
 from leastnoise.core.errors import InputError
 from leastnoise.core.progress import Progress
 from leastnoise.query import Lattice
-from leastnoise.solver import SplitSolution, least_largest, split, split_path, total_within
+from leastnoise.solver import Optimum, least_largest, split, split_path, total_within
 from leastnoise.solver.split import least_total
 from support import extra, refuses
 from tolerances import JUDGE, ROUNDING, SOLVER
@@ -54,7 +54,7 @@ def variances(A: Any, x: Any) -> Any:
         return A @ (1 / np.asarray(x))
 
 
-def is_proved(solution: SplitSolution, A: Any, w: Any, caps: Any, tol: float) -> bool:
+def is_proved(solution: Optimum, A: Any, w: Any, caps: Any, tol: float) -> bool:
     """Whether x keeps budget and caps and gives `achieved`, and p gives `lower_bound`, within tol of it.
 
     With w None, for the least largest v / c.
@@ -62,7 +62,7 @@ def is_proved(solution: SplitSolution, A: Any, w: Any, caps: Any, tol: float) ->
     x, p = solution.x, solution.p
     A = sparse.csr_array(A)
     capped = np.isfinite(caps)
-    if (x < 0).any() or x.sum() > 1 + ROUNDING or p is None or (p < 0).any() or p[~capped].any():
+    if (x < 0).any() or x.sum() > 1 + ROUNDING or (p < 0).any() or p[~capped].any():
         return False
     used = variances(A[np.flatnonzero(capped)], x)
     spent = float(p[capped] @ caps[capped])
@@ -90,7 +90,7 @@ def is_proved(solution: SplitSolution, A: Any, w: Any, caps: Any, tol: float) ->
 def test_least_total_is_the_closed_form_and_a_minimum() -> None:
     A, w, _ = problem(0)
     solution = least_total(A, w)
-    assert solution.p is None and solution.has_converged and solution.is_feasible
+    assert len(solution.p) == 0 and solution.has_converged and solution.is_feasible
     assert solution.achieved == pytest.approx(w @ variances(A, solution.x), rel=ROUNDING)
     assert solution.x.sum() == pytest.approx(1, rel=ROUNDING)
 
@@ -205,15 +205,15 @@ def test_solutions_that_claim_too_much_are_not_proved() -> None:
     largest = least_largest(A, caps)
     kept = caps * largest.achieved * 1.05
     total = total_within(A, w, kept)
-    assert largest.p is not None and total.p is not None and total.p.any()
-    cases: list[tuple[SplitSolution, Any, Any, Any]] = [
+    assert total.p.any()
+    cases: list[tuple[Optimum, Any, Any, Any]] = [
         (largest, largest.p, None, caps),
         (total, total.p, w, kept),
     ]
     for found, p, weights, limits in cases:
         for twin in (
-            replace(found, x=found.x * 1.001),
-            replace(found, x=np.roll(found.x, 1)),
+            replace(found, roots=[found.root * 1.001]),
+            replace(found, roots=[np.roll(found.root, 1)]),
             replace(found, p=np.roll(p, 1)),
             replace(found, p=-p),
             replace(found, achieved=found.achieved * 0.999),
@@ -273,9 +273,8 @@ def test_caps_that_one_split_alone_keeps() -> None:
     assert strict.is_feasible and not strict.has_converged and strict.lower_bound <= 8
 
 
-def exact_bound(solution: SplitSolution, A: Any, w: Any, caps: Any) -> Decimal:
+def exact_bound(solution: Optimum, A: Any, w: Any, caps: Any) -> Decimal:
     """(Σ_s √(Aᵀ(w + p))_s)² − Σ p c with forty digits."""
-    assert solution.p is not None
     with localcontext() as context:
         context.prec = 40
         p = [Decimal(float(value)) for value in solution.p]
@@ -371,7 +370,7 @@ def test_caps_over_sixteen_orders_of_magnitude(seed: int) -> None:
 def test_rows_without_a_cap_do_not_count() -> None:
     A = np.array([[1.0, 1, 0], [0, 1, 0], [0, 0, 7]])
     solution = least_largest(A, np.array([1.0, 1, math.inf]))
-    assert solution.x[2] == 0 and solution.p is not None and solution.p[2] == 0
+    assert solution.x[2] == 0 and solution.p[2] == 0
     assert solution.achieved == pytest.approx(4, rel=NINE)
 
 

@@ -64,7 +64,7 @@ from leastnoise.solver.reweighting import Reweighting, reweighted
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.row_passes import RowPasses
 from leastnoise.solver.rows import ImplicitRows, QueryRows
-from leastnoise.solver.split import SplitSolution, least_largest, total_within
+from leastnoise.solver.split import least_largest, total_within
 from leastnoise.solver.table_unions import TablePasses
 from leastnoise.solver.weighting import optimal_weighting
 
@@ -86,7 +86,6 @@ __all__ = [
     "RowBlocks",
     "RowPasses",
     "Run",
-    "SplitSolution",
     "StopDescent",
     "TablePasses",
     "generated_from_both_sides",

@@ -22,11 +22,12 @@ class Optimum:
         roots: for every block its rows β: the strategy, on which independent noise of variance 1 is the noise
             found. Without caps it is scaled so that the largest profile is 1.
         q: the dual weights of the cells, (n,), which prove the lower bound.
-        achieved, lower_bound: total variance at profile 1, or the least profile within caps, as the solver
+        achieved, lower_bound: what was minimised, such as the total variance at profile 1, as the solver
             sees it.
         has_converged: whether the gap asked for was reached.
         ended: how the search ended; it may converge above that gap, where no step gains any more.
-        p: the dual weights of the queries with caps, which prove the lower bound with q.
+        p: the dual weights of the queries with caps, which prove the lower bound with q; none where there are
+            no caps.
         is_feasible: False if no noise was found that keeps the caps. `achieved` and `lower_bound` are then
             about the least profile with which they are kept; above 1, (p, q) prove that there is none.
     """
@@ -47,6 +48,11 @@ class Optimum:
     def root(self) -> Array:
         """The rows of the first block: all of them where there is one."""
         return self.roots[0]
+
+    @property
+    def x(self) -> Array:
+        """The precisions of blocks that are numbers, 0 for one that nothing asked for needs."""
+        return np.square(self.root)
 
     @property
     def gap(self) -> float:

@@ -9,13 +9,14 @@ v_j = Σ_s A_js / x_s, with A ≥ 0. For weights w ≥ 0 and caps c > 0:
 
 The bounds hold for any p ≥ 0, because Σ_s a_s/x_s · Σ_s x_s ≥ (Σ_s √a_s)² (Cauchy and Schwarz), and the best
 of them is the optimum. Some p makes (2) exceed 1 if and only if no split keeps the caps. Every solution
-carries its split, its p and both numbers, computed from these alone. Budget and caps are kept up to rounding.
+carries its split, as one block x of numbers, its p and both numbers, computed from these alone. Budget and
+caps are kept up to rounding; where no split keeps the caps, it is that of least largest v/c.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,9 +25,9 @@ import numpy as np
 from leastnoise.core.deadline import Listener, Watch
 from leastnoise.core.errors import InputError
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended, worst_ending
+from leastnoise.core.progress import worst_ending
 from leastnoise.solver.active_set import Round, revived, search_active_set
-from leastnoise.solver.optimum import relative_gap
+from leastnoise.solver.optimum import Optimum, relative_gap
 from leastnoise.solver.path_following import Enough, follow_path, never
 from leastnoise.solver.split_path import PATIENCE, CapRatios, LeastCost, SplitProblem, TotalWithin
 
@@ -43,41 +44,7 @@ _JOINING = 2
 _UNDECIDED = 1e-13
 
 
-@dataclass(frozen=True, eq=False)
-class SplitSolution:
-    """A split of the budget, or weights of rows, and the proof of how good it is.
-
-    Attributes:
-        x: precisions, (blocks,), of sum at most 1; 0 for a block that nothing asked for needs. For
-            `optimal_weighting` the weights of the rows.
-        p: the weights of the queries behind the lower bound, (rows,); None where it is a closed form. For
-            `optimal_weighting` the weights of the cells.
-        achieved: what was minimised, at x.
-        lower_bound: what no split is below, by p.
-        has_converged: whether the gap asked for was reached and, without a split that keeps the caps,
-            whether it is proved that there is none.
-        is_feasible: False if no split was found that keeps the caps. x, p, `achieved` and `lower_bound` are
-            then about the least largest v_j / c_j; above 1, the lower bound proves that there is none.
-        ended: how the search ended; it may converge above the gap, where no step gains any more.
-    """
-
-    x: Array
-    p: Array | None
-    achieved: float
-    lower_bound: float
-    has_converged: bool
-    is_feasible: bool
-    steps: int
-    seconds: float
-    ended: Ended
-
-    @property
-    def gap(self) -> float:
-        """achieved / lower_bound − 1."""
-        return relative_gap(self.achieved, self.lower_bound)
-
-
-def least_total(A: Any, w: Array) -> SplitSolution:
+def least_total(A: Any, w: Array) -> Optimum:
     """The split of least Σ_j w_j v_j: x_s in proportion to √(Aᵀw)_s, with (Σ_s √(Aᵀw)_s)².
 
     Args:
@@ -99,7 +66,9 @@ def least_total(A: Any, w: Array) -> SplitSolution:
     x = root / F
     needed = root > 0
     achieved = float((root[needed] ** 2 / x[needed]).sum())
-    return SplitSolution(x, None, achieved, F * F, True, True, 0, watch.seconds, "converged")
+    return Optimum(
+        [np.sqrt(x)], np.ones(1), achieved, F * F, True, 0, watch.seconds, "converged", "a closed form"
+    )
 
 
 def least_largest(
@@ -110,7 +79,7 @@ def least_largest(
     time_limit: float | None = None,
     progress: Listener | None = None,
     start: Array | None = None,
-) -> SplitSolution:
+) -> Optimum:
     """The split of least max_j v_j / c_j.
 
     Args:
@@ -144,7 +113,7 @@ def total_within(
     time_limit: float | None = None,
     progress: Listener | None = None,
     start: Array | None = None,
-) -> SplitSolution:
+) -> Optimum:
     """The split of least Σ_j w_j v_j among those with v_j ≤ c_j, or the proof that there is none.
 
     Args:
@@ -172,7 +141,6 @@ def total_within(
         is_proved = room.lower_bound > 1
         return replace(room, is_feasible=False, has_converged=is_proved and room.gap <= tol)
     kind = TotalWithin(problem.ratios, problem.a, 1 / anchor)
-    assert room.p is not None
     best = search_active_set(_SplitRows(kind), kind.scaled(problem.shares(room.p)), tol=tol, watch=watch)
     found = problem.solution(best, tol, watch)
     return found if found.has_converged else replace(found, ended=worst_ending([room.ended, found.ended]))
@@ -184,9 +152,7 @@ def _is_settled(tol: float, achieved: float, lower_bound: float) -> bool:
     return has_room or (lower_bound > 1 and relative_gap(achieved, lower_bound) <= tol)
 
 
-def _least_largest(
-    problem: _Counted, tol: float, watch: Watch, p: Array, enough: Enough = never
-) -> SplitSolution:
+def _least_largest(problem: _Counted, tol: float, watch: Watch, p: Array, enough: Enough = never) -> Optimum:
     """From shares p c to the split of least max v/c."""
     kind = LeastCost(problem.ratios)
     best = search_active_set(_SplitRows(kind), kind.scaled(p), tol=tol, watch=watch, enough=enough)
@@ -219,20 +185,21 @@ class _Counted:
         """p_j c_j of the rows with caps."""
         return p[self.rows] * self.ratios.caps
 
-    def solution(self, found: Round[Array, Array], tol: float, watch: Watch) -> SplitSolution:
+    def solution(self, found: Round[Array, Array], tol: float, watch: Watch) -> Optimum:
         """The end of a search, in terms of all rows and blocks."""
         p, x = np.zeros(self.shape[0]), np.zeros(self.shape[1])
         p[self.rows], x[self.blocks] = found.dual / self.ratios.caps, found.primal
-        return SplitSolution(
-            x,
-            p,
-            found.achieved,
-            found.lower_bound,
-            found.gap <= tol,
-            True,
-            watch.steps,
-            watch.seconds,
-            found.ended,
+        return Optimum(
+            roots=[np.sqrt(x)],
+            q=np.ones(1),
+            achieved=found.achieved,
+            lower_bound=found.lower_bound,
+            has_converged=found.gap <= tol,
+            steps=watch.steps,
+            seconds=watch.seconds,
+            ended=found.ended,
+            how="shares of a budget",
+            p=p,
         )
 
 

@@ -25,8 +25,8 @@ import numpy as np
 from leastnoise.core.deadline import Listener, Watch
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
+from leastnoise.solver.optimum import Optimum
 from leastnoise.solver.path_following import follow_path
-from leastnoise.solver.split import SplitSolution
 from leastnoise.solver.split_path import PATIENCE, CapRatios, LeastCost
 
 # Rounds in which weights are raised into what is free at the end.
@@ -44,8 +44,8 @@ def optimal_weighting(
     tol: float = 1e-9,
     time_limit: float | None = None,
     progress: Listener | None = None,
-) -> SplitSolution:
-    """The weights x of least Σ c_i/x_i^p with P x ≤ 1, certified by (2).
+) -> Optimum:
+    """The weights x of least Σ c_i/x_i^p with P x ≤ 1, certified by (2) with y for q.
 
     Args:
         costs: c, (k,), zero or more; where it is zero, x is.
@@ -69,7 +69,7 @@ def optimal_weighting(
     x, y = np.zeros(len(costs)), np.zeros(len(loads))
     used = costs > 0
     if not used.any():
-        return SplitSolution(x, y, 0.0, 0.0, True, True, 0, watch.seconds, "converged")
+        return Optimum([x], y, 0.0, 0.0, True, 0, watch.seconds, "converged")
     costs, loads = costs[used], loads[:, used]
     # Neither the gap nor the shape of the answer depends on units: x_i is taken in that of its
     # largest load, the total so that equal weights of all cells prove a bound of 1.
@@ -87,7 +87,7 @@ def optimal_weighting(
     y[first] = path.proof.z
     achieved, bound = float((costs / best**power).sum()), path.lower_bound * unit
     has_converged = achieved <= (1 + tol) * bound
-    return SplitSolution(x, y, achieved, bound, has_converged, True, path.steps, watch.seconds, path.ended)
+    return Optimum([np.sqrt(x)], y, achieved, bound, has_converged, path.steps, watch.seconds, path.ended)
 
 
 def _raised(x: Array, loads: Array) -> Array:

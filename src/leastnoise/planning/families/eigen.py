@@ -45,7 +45,7 @@ from leastnoise.planning.method import (
     heuristic,
     whole_option,
 )
-from leastnoise.solver import SplitSolution, optimal_weighting
+from leastnoise.solver import Optimum, optimal_weighting
 from leastnoise.strategy import Basis, factor_gram, integer_basis
 
 # Within its own design queries the weighting is solved to this gap.
@@ -141,7 +141,7 @@ def _find_by(weigh: Callable[[Request, DesignQueries], _Weighed]) -> Callable[[R
 
 def weighting_of(
     request: Request, costs: Array, loads: Array, power: int = 1, tol: float = WEIGHTING_TOL
-) -> SplitSolution:
+) -> Optimum:
     """`optimal_weighting` with the time of a request, to the gap asked there if that is less than tol."""
     return optimal_weighting(
         costs,
@@ -158,7 +158,7 @@ def with_time_left(request: Request) -> Request:
     return replace(request, time_limit=request.deadline.left)
 
 
-def gap_note(found: SplitSolution) -> str:
+def gap_note(found: Optimum) -> str:
     """How good the weights are among all weights of the same design queries."""
     return f"within {max(found.gap, 0):.0e} of the best weights"
 

@@ -49,8 +49,8 @@ from leastnoise.planning.refusals import infeasible
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Lattice, Products
 from leastnoise.solver import (
+    Optimum,
     Reweighting,
-    SplitSolution,
     least_largest,
     optimal_weighting,
     reweighted,
@@ -97,7 +97,6 @@ def _find(request: Request) -> SearchResult:
     solution = _split(request, question, A)
     if not solution.is_feasible:
         # Weights of tables are shared by their counts.
-        assert solution.p is not None
         raise infeasible(
             request.workload,
             request.privacy,
@@ -114,7 +113,7 @@ def _find(request: Request) -> SearchResult:
     subsets = lattice.subsets
     blocks = tuple((subsets[s], (0,) * len(subsets[s])) for s in used)
     proposal = BlockProposal(products.axes, tuple(map(tuple, forms)), blocks, solution.x[used])
-    p = None if solution.p is None else solution.p / table_sizes(products)
+    p = solution.p / table_sizes(products) if len(solution.p) else None
     steps = f"{solution.steps} steps over shares of the budget"
     how = "a closed form" if request.objective.kind == "total" else steps
     kind: Status = "heuristic" if request.privacy.relation.replaces else "stopped"
@@ -144,7 +143,7 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
     kinds = [s for count in range(len(several) + 1) for s in combinations(several, count)]
     loads, sizes = apart_loads(lattice.subsets, kinds, products.sizes), table_sizes(products)
 
-    def weighted(p: Array, tol: float) -> SplitSolution:
+    def weighted(p: Array, tol: float) -> Optimum:
         limits: dict[str, Any] = {"time_limit": request.deadline.left, "progress": request.progress}
         return optimal_weighting(A.T @ (p * sizes), loads, tol=tol / 4, **limits)
 
@@ -157,8 +156,7 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
     used = np.flatnonzero(found.x > 0)
     blocks = tuple((lattice.subsets[s], (0,) * len(lattice.subsets[s])) for s in used)
     proposal = BlockProposal(products.axes, tuple(map(tuple, forms)), blocks, found.x[used])
-    assert found.p is not None
-    apart = {s: weight for s, weight in zip(kinds, found.p.tolist(), strict=True) if weight > 0}
+    apart = {s: weight for s, weight in zip(kinds, found.q.tolist(), strict=True) if weight > 0}
     note = (
         f"nothing but cross tables: the optimum over residuals of {len(products.terms):,} cross tables, with "
         f"weights on {len(kinds):,} kinds of pairs of records, {found.steps} steps"
@@ -167,7 +165,7 @@ def _find_replaced(request: Request, question: ProductRequest) -> SearchResult |
     return SearchResult(proposal, witness, "stopped", note, found.ended)
 
 
-def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
+def _split(request: Request, question: ProductRequest, A: Any) -> Optimum:
     kind = request.objective.kind
     totals = question.weights * table_sizes(question.products)
     if kind == "total":
@@ -190,8 +188,8 @@ def _split(request: Request, question: ProductRequest, A: Any) -> SplitSolution:
 
 
 def _reweighted(
-    request: Request, question: ProductRequest, A: Any, least: Callable[[Array, float], SplitSolution]
-) -> tuple[SplitSolution, Array, int]:
+    request: Request, question: ProductRequest, A: Any, least: Callable[[Array, float], Optimum]
+) -> tuple[Optimum, Array, int]:
     """The split of least absolute error, the weights p of counts of each table, and the rounds it took.
 
     Args:
@@ -199,7 +197,7 @@ def _reweighted(
     """
     sizes = table_sizes(question.products)
 
-    def total(p: Array, tol: float) -> tuple[SplitSolution, Array, Ended]:
+    def total(p: Array, tol: float) -> tuple[Optimum, Array, Ended]:
         found = least(p, tol)
         needed = found.x > 0
         return found, A @ np.where(needed, 1 / np.where(needed, found.x, 1), 0), found.ended

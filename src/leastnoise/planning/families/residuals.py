@@ -63,7 +63,7 @@ from leastnoise.planning.oblique.within_caps import lower_total
 from leastnoise.planning.refusals import infeasible
 from leastnoise.privacy import GAUSSIAN
 from leastnoise.query import Products, first_not_spanned
-from leastnoise.solver import SplitSolution, least_largest, total_within
+from leastnoise.solver import Optimum, least_largest, total_within
 from leastnoise.strategy import BlockProposal
 
 # Pairs of a product and one of its blocks, at most: each is looked at.
@@ -212,7 +212,7 @@ def _shared_axis(
 
 def _least_largest(
     request: Request, products: Products, caps: Array, share: float
-) -> tuple[Alternated, SplitSolution, Array]:
+) -> tuple[Alternated, Optimum, Array]:
     """Axes and shares of the budget for the least largest variance beside the caps, at profile 1.
 
     With them, the weight of every product for which these shares are best.
@@ -224,7 +224,7 @@ def _least_largest(
     """
     tol, last = request.tol / 4, _deadline(request).part(_SHARING)
 
-    def inner(A: Any, own: Array) -> SplitSolution:
+    def inner(A: Any, own: Array) -> Optimum:
         return least_largest(A, own, tol=tol, time_limit=last.left)
 
     found = alternate(
@@ -239,9 +239,8 @@ def _least_largest(
     solution = least_largest(A, own, tol=tol, time_limit=last.left, progress=_telling(request))
     if solution.achieved > found.largest:
         # Late, it ends before it is as good as what the rounds had found.
-        solution = replace(solution, x=found.split.x, achieved=found.largest)
+        solution = replace(solution, roots=[np.sqrt(found.split.x)], achieved=found.largest)
     split = replace(found.split, x=solution.x)
-    assert solution.p is not None
     of_terms = np.bincount(rows.terms, weights=solution.p, minlength=len(caps))
     return replace(found, split=split, largest=solution.achieved), solution, of_terms
 
@@ -250,7 +249,7 @@ class _SharedSplit(NamedTuple):
     """Axes with shares of the budget for the total within caps, and weights of queries with caps."""
 
     split: Split
-    solution: SplitSolution
+    solution: Optimum
     dual: Dual
 
 
@@ -281,7 +280,7 @@ class _WithinCaps:
         feasible = (one for one in self.tried if one.solution.is_feasible)
         return min(feasible, key=lambda one: one.solution.achieved, default=None)
 
-    def attempt(self, split: Split, start: Array | None = None) -> SplitSolution:
+    def attempt(self, split: Split, start: Array | None = None) -> Optimum:
         """Share the budget among the blocks of these axes."""
         solution, p = _total_within(self.request, split, self.sharing, self.caps, start)
         self.tried.append(_SharedSplit(replace(split, x=solution.x), solution, Dual(p / self.n_rows, {})))
@@ -323,7 +322,7 @@ class _WithinCaps:
         """Choose axes again, row by row, for the total and the caps that bind."""
         last = self.deadline.part(_SHARING)
 
-        def sharing(A: Any, w: Array, c: Array) -> SplitSolution:
+        def sharing(A: Any, w: Array, c: Array) -> Optimum:
             return total_within(A, w, c, tol=self.request.tol / 4, time_limit=last.left)
 
         lowered = lower_total(
@@ -355,7 +354,7 @@ def _find_within_caps(request: Request, question: ProductRequest) -> SearchResul
     return _found(request, best.split, witness, "within the targets", [*search.endings, ended])
 
 
-def _keeping_caps(split: Split, largest: SplitSolution, weights: Array) -> _SharedSplit:
+def _keeping_caps(split: Split, largest: Optimum, weights: Array) -> _SharedSplit:
     """The shares of least largest variance, where the time was too short to lower the total within caps."""
     # Variances may grow to their caps, so that much of the budget is left to queries without one.
     split = answering_all(split, at_most=1 - largest.achieved)
@@ -371,7 +370,7 @@ _ROUNDING_ROOM = 1e-6
 
 def _total_within(
     request: Request, split: Split, weights: Array, caps: Array, start: Array | None
-) -> tuple[SplitSolution, Array]:
+) -> tuple[Optimum, Array]:
     """The shares of the budget for the least total within caps, at profile 1, and weights of the products.
 
     Args:
@@ -394,8 +393,6 @@ def _total_within(
         progress=_telling(request),
         start=None if start is None else np.concatenate([np.zeros(len(noisy)), start]),
     )
-    if solution.p is None:
-        return solution, np.zeros(len(weights))
     return solution, np.bincount(rows.terms, weights=solution.p[len(noisy) :], minlength=len(weights))
 
 

@@ -24,7 +24,7 @@ from leastnoise.core.progress import Ended
 from leastnoise.planning.oblique.largest_variance import Alternated, RowRounds
 from leastnoise.planning.oblique.row_variances import row_tables
 from leastnoise.planning.oblique.splitting import Split
-from leastnoise.solver import SplitSolution
+from leastnoise.solver import Optimum
 
 # Rounds from one sharing of the budget to the next.
 _ROUNDS_PER_SHARING = 6
@@ -54,7 +54,7 @@ _FIRST_SCALE = 5.0
 _REVIVED = 1e-3
 
 # The shares of the budget of least total: of A (rows, blocks), weights and caps of the rows.
-Sharing = Callable[[Any, Array, Array], SplitSolution]
+Sharing = Callable[[Any, Array, Array], Optimum]
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +69,7 @@ class RowsWithin:
     """
 
     split: Split
-    solution: SplitSolution
+    solution: Optimum
     p: Array
     ended: Ended
 
@@ -143,7 +143,7 @@ class _Rows:
         p = p + _REVIVED * self.capped * float(p.sum()) / float(self.capped.sum())
         return np.asarray(p * (_FIRST_SCALE * total / float(p.sum())))
 
-    def share(self, sharing: Sharing) -> SplitSolution:
+    def share(self, sharing: Sharing) -> Optimum:
         """The best shares of the budget for the axes as they are."""
         from scipy import sparse
 
