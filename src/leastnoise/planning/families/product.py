@@ -139,12 +139,11 @@ def _optimal(
         Request(
             workload_of_rows(kind.operator),
             GDP(1),
-            {},
-            tol,
-            time_limit,
-            request.backend,
-            request.progress,
-            _of_factor(request.objective),
+            tol=tol,
+            time_limit=time_limit,
+            backend=request.backend,
+            progress=request.progress,
+            objective=_of_factor(request.objective),
         )
     )
     assert isinstance(found, SearchResult)

@@ -74,14 +74,8 @@ _TURN_TOL = 1e-7
 _NEEDED = 1e-24
 
 
-@dataclass(frozen=True, eq=False)
-class _Candidate:
-    """A proposal, its total variance at sensitivity 1 per unit of noise, and how it was found."""
-
-    proposal: RealStrategy
-    total: float
-    note: str
-    ended: Ended
+# Rows with their weights, and their total variance at sensitivity 1 per unit of noise.
+_Candidate = tuple[SearchResult, float]
 
 
 def _refuses(request: Request) -> str | None:
@@ -113,7 +107,7 @@ def _by_square(name: str) -> Callable[[Request], _Candidate]:
         found = weighting_of(request, costs, _loads(rows, power), power)
         proposal = RealStrategy(scaled_rows(rows, _row_weights(found.x, power)))
         note = f"{np.count_nonzero(costs):,} {name} queries, {gap_note(found)}"
-        return _Candidate(proposal, found.achieved, note, found.ended)
+        return heuristic(request, proposal, note, found.ended), found.achieved
 
     return find
 
@@ -128,7 +122,7 @@ def _by_eigen(request: Request) -> _Candidate:
         else from_rows(rows, Basis(queries.basis, len(rows)))
     )
     note = f"{len(rows):,} eigen queries, {gap_note(found)}"
-    return _Candidate(proposal, found.achieved, note, found.ended)
+    return heuristic(request, proposal, note, found.ended), found.achieved
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +194,7 @@ def _by_tree(request: Request) -> _Candidate:
     found = turns.find()
     proposal = RealStrategy(scaled_rows(rows, _row_weights(found.x, turns.power)))
     note = f"{np.count_nonzero(found.x):,} nodes of a binary tree, weighed in {turns.n_turns} turns"
-    return _Candidate(proposal, found.total, note, found.ended)
+    return heuristic(request, proposal, note, found.ended), found.total
 
 
 def _least_squares(Q: Array, squares: Array) -> Array:
@@ -234,12 +228,11 @@ def _find(request: Request) -> SearchResult:
     nothing = nothing_asked(request)
     if nothing is not None:
         return nothing
-    best = _best(request) if name == "best" else _BASES[name](request)
-    note = best.note + scaled_note(request)
-    return heuristic(request, best.proposal, note, best.ended)
+    best = _best(request) if name == "best" else _BASES[name](request)[0]
+    return replace(best, note=best.note + scaled_note(request))
 
 
-def _best(request: Request) -> _Candidate:
+def _best(request: Request) -> SearchResult:
     """The best of all bases; one whose rows cannot be rounded is left out."""
     n = request.workload.shape[1]
     found = []
@@ -251,8 +244,8 @@ def _best(request: Request) -> _Candidate:
         except DesignError:
             if name == "identity":
                 raise
-    ended = worst_ending(candidate.ended for candidate in found)
-    return replace(min(found, key=lambda candidate: candidate.total), ended=ended)
+    best, _ = min(found, key=lambda candidate: candidate[1])
+    return replace(best, ended=worst_ending(candidate.ended for candidate, _ in found))
 
 
 WEIGHTED_BASIS = Method(
