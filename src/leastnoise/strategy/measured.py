@@ -31,7 +31,7 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.privacy import Neighbours, Noise
 from leastnoise.query import AnyClasses, InventedRecords, Schema, Workload, periods_of_cells
 from leastnoise.strategy.axis_form import AxisForm
-from leastnoise.strategy.periods import axis_of_time, last_columns
+from leastnoise.strategy.periods import axis_of_time, last_columns, no_periods
 from leastnoise.strategy.stored import MAX_MEASURED, StoredIntegers
 from leastnoise.strategy.structured.gram import ProductGram
 
@@ -439,17 +439,21 @@ class Measured(ABC):
         assert workload.schema is not None
         return np.concatenate([part.last_periods(workload.schema, over) for part in self.parts()])
 
-    @abstractmethod
     def through(self, workload: Workload, over: str, period: int) -> Measured:
-        """The strategy of the integers that end by a period, in the same order."""
+        """The strategy of the integers that end by a period, in the same order.
 
-    @abstractmethod
+        Raises:
+            DesignError: if its integers are not measured period by period.
+        """
+        raise no_periods(over)
+
     def answers_in_time(self, workload: Workload, over: str) -> bool:
         """Whether every query can be answered from the integers that end by the period in which it is due.
 
         Raises:
             NotYetError: if that takes too long to tell.
         """
+        return False
 
     def noiseless_answers(
         self, workload: Workload, records: InventedRecords, queries: Sequence[int]

@@ -19,6 +19,7 @@ from leastnoise.core.merged_cells import Cells
 from leastnoise.core.operators import Array
 from leastnoise.query import CellClasses, Workload
 from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, TablesAsked
+from leastnoise.strategy.periods import no_periods
 
 # Cells whose classes are listed, at most; a vector of all cells has no more entries.
 _MAX_LISTED = 10**7
@@ -124,13 +125,7 @@ class OverClasses(Measured):
     # Period by period: a class may hold cells of several periods --------------------------------------
 
     def last_periods(self, workload: Workload, over: str) -> Array:
-        raise _no_periods(over)
-
-    def through(self, workload: Workload, over: str, period: int) -> Measured:
-        raise _no_periods(over)
-
-    def answers_in_time(self, workload: Workload, over: str) -> bool:
-        return False
+        raise no_periods(over)
 
     # What is asked, over classes ------------------------------------------------------------------
 
@@ -228,7 +223,3 @@ class OverClasses(Measured):
         structure, arrays = self.inner.to_parts()
         # Which cells are in which class follows from the queries; a cell of each says in which order.
         return {"kind": "classes", "inner": structure}, {**arrays, "classes": self.classes.first}
-
-
-def _no_periods(over: str) -> DesignError:
-    return DesignError("the plan does not measure its periods one by one", field="over", given=over)

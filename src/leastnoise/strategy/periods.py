@@ -28,8 +28,13 @@ def axis_of_time(axes: Sequence[tuple[str, ...]], over: str) -> int:
     """
     place = next((a for a, axis in enumerate(axes) if axis == (over,)), None)
     if place is None:
-        raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
+        raise no_periods(over)
     return place
+
+
+def no_periods(over: str) -> DesignError:
+    """The error where a plan that is not made for it is asked for the rows of a period."""
+    return DesignError("the plan does not measure its periods one by one", field="over", given=over)
 
 
 def last_columns(rows: Array, periods: Array) -> Array:

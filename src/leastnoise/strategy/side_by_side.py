@@ -31,6 +31,7 @@ from leastnoise.query import InventedRecords, SeveralClasses, Workload, part_of
 from leastnoise.strategy.grid import FACTOR_BITS
 from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, TablesAsked
 from leastnoise.strategy.over_classes import OverClasses
+from leastnoise.strategy.periods import no_periods
 from leastnoise.strategy.proposal import Proposal
 
 # Cells, at most, whose costs are added up one by one; beyond, the largest of each strategy are.
@@ -158,13 +159,7 @@ class SideBySide(Measured):
     # Period by period -------------------------------------------------------------------------------
 
     def last_periods(self, workload: Workload, over: str) -> Array:
-        raise _no_periods(over)
-
-    def through(self, workload: Workload, over: str, period: int) -> Measured:
-        raise _no_periods(over)
-
-    def answers_in_time(self, workload: Workload, over: str) -> bool:
-        return False
+        raise no_periods(over)
 
     def part_tables(self, first: int, last: int) -> TablesAsked:
         if not all(isinstance(side.measured, OverClasses) for side in self.sides):
@@ -388,10 +383,6 @@ def _always(counts: Array) -> CountTables:
 
 def _some(workload: Workload, places: Sequence[int]) -> Workload:
     return part_of(workload, [workload.names[place] for place in places])
-
-
-def _no_periods(over: str) -> DesignError:
-    return DesignError("the plan does not measure its periods one by one", field="over", given=over)
 
 
 @dataclass(frozen=True, eq=False)

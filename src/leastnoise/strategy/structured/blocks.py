@@ -69,7 +69,7 @@ from leastnoise.query import (
 )
 from leastnoise.strategy.axis_form import AxisForm
 from leastnoise.strategy.measured import AnswerPieces, CountTables, Measured, MeasuredPart, Spread
-from leastnoise.strategy.periods import axis_of_time, is_late, last_columns
+from leastnoise.strategy.periods import axis_of_time, is_late, last_columns, no_periods
 from leastnoise.strategy.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured import accuracy, integer_blocks
 from leastnoise.strategy.structured.gram import (
@@ -694,7 +694,7 @@ class Structured(Measured):
         """The place of the axis that is time, which is whole."""
         place = axis_of_time([axis.names for axis in self.axes], over)
         if place not in self.whole:
-            raise DesignError("the plan does not measure its periods one by one", field="over", given=over)
+            raise no_periods(over)
         return place
 
     @staticmethod
