@@ -20,10 +20,10 @@ import pytest
 
 from leastnoise.core.errors import DataError
 from leastnoise.data import frames
+from leastnoise.data.addresses import SqliteTable
 from leastnoise.data.file_names import FileFormat
 from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
 from leastnoise.data.sources import opened_table
-from leastnoise.data.sqlite_rows import SqliteTable
 from support import extra, refuses
 
 

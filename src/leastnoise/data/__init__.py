@@ -54,13 +54,12 @@ Messages hold nothing true about the table: what an engine says is withheld.
 
 A file imports only files that stand above it here:
 
-    raw_table         what every table offers: raw columns, some records at a time
+    raw_table         what every table offers, raw columns, and whether an engine keeps to it
     arrow_values      what Arrow arrays hold, as NumPy's and Python's values
     placing           which cell a value belongs to: one elementwise function
     people            whose record it is
     columns           how a schema meets columns: by name and by type
     connections       tables of Ibis on every engine; connections made again, and errors withheld
-    probe             whether an engine judges each record by itself
     file_names        which files, how they are written, and what their names and folders say
     spreadsheets      the rows of one sheet
     text_files        the bytes of a file as UTF-8
@@ -69,8 +68,7 @@ A file imports only files that stand above it here:
     written_text      values of any type, written out as text
     files             tables in files, Parquet, Feather and JSON Lines themselves, and what only folders say
     frames            pandas, polars and Arrow tables
-    sqlite_rows       values of a table of SQLite, one by one
-    addresses         tables by address: databases, lakes and other machines
+    addresses         tables by address: databases, SQLite itself, lakes and other machines
     scan_progress     progress while a table is counted
     table_cover       which blocks to count, so that every asked table is a sum of one
     counting          how many records each cell holds, and the counts of all tables of a question

@@ -8,6 +8,7 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from leastnoise.core.errors import DataError
+from leastnoise.data.arrow_values import is_text_type
 from leastnoise.data.people import Person
 from leastnoise.query import Attribute, Bins, Integers, Periods, Schema
 
@@ -92,9 +93,8 @@ def family_of(kind: Any) -> str:
         kind = kind.storage_type
     if pa.types.is_dictionary(kind) or pa.types.is_run_end_encoded(kind):
         return family_of(kind.value_type)
-    is_text = pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     is_number = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    if is_text or is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind):
+    if is_text_type(kind) or is_number or pa.types.is_boolean(kind) or pa.types.is_null(kind):
         return "plain"
     if pa.types.is_date(kind):
         return "date"

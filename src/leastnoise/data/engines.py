@@ -21,8 +21,7 @@ from leastnoise.core.errors import DataError
 from leastnoise.data.columns import column_places
 from leastnoise.data.connections import ENGINES, IbisTable, known_type, reader_of
 from leastnoise.data.postgres import PostgresTable
-from leastnoise.data.probe import PAIRS, check_engine
-from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
+from leastnoise.data.raw_table import BATCH_RECORDS, PAIRS, DroppedRecords, RawTable, check_engine
 from leastnoise.data.spark import SparkTable
 
 # Types of DuckDB that its Arrow has no type of the same values for: asked for as their text.

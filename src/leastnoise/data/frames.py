@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from leastnoise.core.errors import DataError
 from leastnoise.data.columns import column_places
-from leastnoise.data.probe import PAIRS, check_engine
-from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords, RawTable
+from leastnoise.data.raw_table import BATCH_RECORDS, PAIRS, DroppedRecords, RawTable, check_engine
 from leastnoise.data.written_text import text_array
 
 # What pandas calls its columns of numbers and truth values with nulls.

@@ -29,6 +29,7 @@ from leastnoise.core.remedies import Argument, Remedy
 from leastnoise.data.arrow_values import (
     NOWHERE,
     is_temporal,
+    is_text_type,
     plain_array,
     python_values,
     readable_texts,
@@ -70,7 +71,7 @@ def _ids_of(column: Any) -> Any:
         return _ids_of(plain_array(column.dictionary)).take(column.indices)
     if pa.types.is_null(kind):
         return pa.nulls(len(column), pa.large_string())
-    if pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind):
+    if is_text_type(kind):
         texts, is_wrong = readable_texts(column)
         found = texts.view(pa.large_string())
         if is_wrong is not None:

@@ -22,7 +22,7 @@ import codecs
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -143,16 +143,11 @@ class _Received:
 # ------------------------------------------------------------------ types
 
 
-class _Column:
-    """How the texts of one column become an Arrow array.
+class _Column(NamedTuple):
+    """The Arrow type of a column, and how its texts become one of that type, with their decimal mark."""
 
-    Attributes:
-        type: the type of the array.
-    """
-
-    def __init__(self, type: Any, read: Callable[[Any, str], Any]) -> None:
-        self.type = type
-        self.read = read
+    type: Any
+    read: Callable[[Any, str], Any]
 
 
 def _column(

@@ -24,8 +24,7 @@ from leastnoise.core.errors import DataError
 from leastnoise.data.arrow_values import stored
 from leastnoise.data.connections import IbisTable, asked_of, known_type
 from leastnoise.data.counting import Question, Tally, by_codes, placed_batches, tallied
-from leastnoise.data.probe import PAIRS, check_engine
-from leastnoise.data.raw_table import BATCH_RECORDS, DroppedRecords
+from leastnoise.data.raw_table import BATCH_RECORDS, PAIRS, DroppedRecords, check_engine
 
 # Settings of Spark while it is read: batches as large as elsewhere, and texts of a batch beyond 2 GiB. The
 # caller's own conditions are evaluated record by record, not by statistics of files, folders and cached

@@ -5,12 +5,14 @@ from __future__ import annotations
 import bz2
 import codecs
 import gzip
+import os
 import zlib
 from collections.abc import Callable
 from typing import Any
 
+import pyarrow as pa
+
 from leastnoise.core.errors import DataError
-from leastnoise.core.extras import require
 
 # Bytes of a record without its line end; a longer record is dropped.
 MAX_RECORD = 2**21
@@ -38,7 +40,6 @@ class TextFile:
     Raises:
         DataError: here and from `read`, if what is compressed cannot be unpacked; here, if only a byte order
             mark could tell the encoding of a file without a header.
-        MissingExtraError: if nothing here unpacks it.
     """
 
     def __init__(
@@ -131,29 +132,18 @@ class TextFile:
         self.close()
 
 
-class _Lent:
-    """A file that whoever reads it may not close, as PyArrow does with what it lets go of."""
-
-    closed = False
-
-    def __init__(self, file: Any) -> None:
-        self.read = file.read
-
-    def close(self) -> None:
-        """Nothing: the file goes on being read."""
-
-
 class _Zstd:
     """A file that Zstandard packed, by PyArrow, which can only go forward: to go back begins anew."""
 
     def __init__(self, file: Any) -> None:
-        self._pyarrow = require("pyarrow", extra=None, why="a .zst file, before Python 3.14,")
         self._file = file
         self._stream = self._opened()
         self._position = 0
 
     def _opened(self) -> Any:
-        return self._pyarrow.CompressedInputStream(self._pyarrow.PythonFile(_Lent(self._file), "r"), "zstd")
+        # One of its own to close, as PyArrow does with what it lets go of.
+        own = open(os.dup(self._file.fileno()), "rb", buffering=0)  # noqa: SIM115
+        return pa.CompressedInputStream(pa.PythonFile(own, "r"), "zstd")
 
     def read(self, size: int) -> bytes:
         piece: bytes = self._stream.read(size)
@@ -168,20 +158,12 @@ class _Zstd:
             pass
 
 
-def _unpacked_by_zstd(file: Any) -> Any:
-    try:
-        from compression.zstd import ZstdFile  # type: ignore[import-not-found, unused-ignore]
-    except ImportError:
-        return _Zstd(file)
-    return ZstdFile(file)
-
-
 # What reads the packed bytes of an open file, by compression.
 _UNPACKED: dict[str, Callable[[Any], Any]] = {
     "none": lambda file: file,
     "gzip": lambda file: gzip.GzipFile(fileobj=file),
     "bz2": bz2.BZ2File,
-    "zstd": _unpacked_by_zstd,
+    "zstd": _Zstd,
 }
 # What they raise where the bytes are not what they should be; ArrowInvalid is a ValueError.
 _DAMAGED = (OSError, EOFError, ValueError, zlib.error)
