@@ -255,8 +255,9 @@ def test_one_method_without_time_is_the_end_of_all() -> None:
 
 def test_one_factor_without_steps_is_the_end_of_the_product(monkeypatch: pytest.MonkeyPatch) -> None:
     product = importlib.import_module("leastnoise.planning.families.product")
-    whole, ends = product._optimal, iter(["converged", "exhausted"])
-    monkeypatch.setattr(product, "_optimal", lambda *given: replace(whole(*given), ended=next(ends)))
+    whole, ends = product.DENSE, iter(["converged", "exhausted"])
+    hurried = replace(whole, find=lambda request: replace(whole.find(request), ended=next(ends)))
+    monkeypatch.setattr(product, "DENSE", hurried)
     assert planned("product").ended == "exhausted"
 
 

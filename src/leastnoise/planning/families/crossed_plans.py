@@ -6,14 +6,13 @@ largest, and the search goes on from where it was; the best tables met are kept.
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
 
 import numpy as np
 
 from leastnoise.bounds import ProductWitness
 from leastnoise.core.operators import Array
-from leastnoise.core.progress import Ended
+from leastnoise.core.progress import worst_ending
 from leastnoise.planning.families.crossed_tables import (
     CrossedPoint,
     crossed_problem,
@@ -28,6 +27,7 @@ from leastnoise.planning.families.product_requests import (
     uniform,
 )
 from leastnoise.planning.families.proposals import scaled_note
+from leastnoise.planning.families.weighted_tables import least_largest
 from leastnoise.planning.method import Request, SearchResult
 from leastnoise.planning.p_identity.objective_function import rows_of
 from leastnoise.query import Products
@@ -35,9 +35,6 @@ from leastnoise.strategy import AxisForm, BlockProposal, centred_form
 
 # Rounds for the largest variance.
 _ROUNDS = 16
-
-# The power of its share of a cap by which the weight of a product rises in each round.
-_POWER = 0.7
 
 # Queries. Beyond this number their variances are not worked out in every round, and the weights stay.
 _MAX_VARIANCES = 2_000_000
@@ -105,33 +102,19 @@ def _result(request: Request, products: Products, point: CrossedPoint, p: Array 
 def _least_largest(request: Request, question: ProductRequest) -> tuple[CrossedPoint, Array]:
     """The tables with the least largest share of a cap met, and the weights of the products for the bound."""
     assert question.caps is not None
-    finite = np.isfinite(question.caps)
-    p = np.where(finite, 1 / np.where(finite, question.caps, 1), 0.0)
-    point = search_tables(crossed_problem(replace(question, weights=p)), deadline=request.deadline)
-    best, least, ended = point, math.inf, point.ended
-    for _ in range(_ROUNDS if sum(term.n_rows for term in question.products.terms) <= _MAX_VARIANCES else 0):
-        shares = _largest_shares(request, question, point)
-        if float(shares.max()) < least:
-            best, least = point, float(shares.max())
-        if request.deadline.is_past:
-            ended = "deadline"
-            break
-        p = p * np.maximum(shares / shares.max(), 1e-9) ** _POWER
-        point = improve_tables(crossed_problem(replace(question, weights=p)), point, request.deadline)
-    else:
-        # Nothing but their number ends the rounds.
-        ended = _worse(ended)
-    return replace(best, ended=ended), p
 
+    def improved(p: Array, point: CrossedPoint | None) -> CrossedPoint:
+        problem = crossed_problem(replace(question, weights=p))
+        if point is None:
+            return search_tables(problem, deadline=request.deadline)
+        return improve_tables(problem, point, request.deadline)
 
-def _worse(ended: Ended) -> Ended:
-    return "deadline" if ended == "deadline" else "exhausted"
+    def largest(point: CrossedPoint) -> Array:
+        strategy = proposal_of(question.products, point).measured_within(request.privacy, tol=request.tol)
+        view = strategy.view(request.workload)
+        return np.array([float(view.term_variances(term).max()) for term in question.products.terms])
 
-
-def _largest_shares(request: Request, question: ProductRequest, point: CrossedPoint) -> Array:
-    """The largest variance of a row of every product as a share of its cap."""
-    assert question.caps is not None
-    strategy = proposal_of(question.products, point).measured_within(request.privacy, tol=request.tol)
-    view = strategy.view(request.workload)
-    largest = np.array([float(view.term_variances(term).max()) for term in question.products.terms])
-    return np.where(np.isfinite(question.caps), largest / question.caps, 0.0)
+    n_queries = sum(term.n_rows for term in question.products.terms)
+    rounds = _ROUNDS if n_queries <= _MAX_VARIANCES else 0
+    point, p, ended = least_largest(improved, largest, question.caps, rounds, request.deadline)
+    return replace(point, ended=worst_ending([ended, point.ended])), p

@@ -25,8 +25,9 @@ Reference:
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -83,7 +84,7 @@ _FEWER_STEPS = 300
 # Rounds for the largest variance.
 _ROUNDS = 40
 
-# The power of its share of a cap by which the weight of a table rises in each round.
+# The power of its share of a cap by which the weight of a product rises in each round.
 _POWER = 0.7
 
 
@@ -152,23 +153,50 @@ def _best_weights(request: Request, question: ProductRequest, problem: TableProb
     if request.objective.kind != "largest" or question.caps is None:
         costs = problem.asked.T @ (question.weights * n_rows)
         return _least_total(problem, costs, None, request.deadline)
-    finite = np.isfinite(question.caps)
-    p = np.where(finite, 1 / np.where(finite, question.caps, 1), 0)
-    best, least, theta = None, math.inf, None
-    # Nothing but their number ends the rounds.
-    ended: Ended = "exhausted"
-    for _ in range(_ROUNDS):
-        theta, of_round = _least_total(problem, problem.asked.T @ p, theta, request.deadline)
-        v = problem.variances(theta)
-        shares = np.divide(v, question.caps, out=np.zeros_like(v), where=finite)
+
+    def improved(p: Array, theta: Array | None) -> Array:
+        return _least_total(problem, problem.asked.T @ p, theta, request.deadline)[0]
+
+    theta, _, ended = least_largest(improved, problem.variances, question.caps, _ROUNDS, request.deadline)
+    return theta, ended
+
+
+_Point = TypeVar("_Point")
+
+
+def least_largest(
+    improved: Callable[[Array, _Point | None], _Point],
+    largest: Callable[[_Point], Array],
+    caps: Array,
+    rounds: int,
+    deadline: Deadline,
+) -> tuple[_Point, Array, Ended]:
+    """The tables met with the least largest share of a cap: weights of products rise where shares are large.
+
+    With them, the weights after the last round, and how the rounds ended.
+
+    Args:
+        improved: the tables of least total for weights of the products, from those before if there are any.
+        largest: the largest variance of a query of every product.
+        caps: of the products, ∞ where there is none.
+        rounds: of weights, at most; with none the first tables are taken.
+    """
+    finite = np.isfinite(caps)
+    p = np.where(finite, 1 / np.where(finite, caps, 1), 0.0)
+    point = best = improved(p, None)
+    least = math.inf
+    for left in reversed(range(rounds)):
+        v = largest(point)
+        shares = np.divide(v, caps, out=np.zeros_like(v), where=finite)
         if float(shares.max()) < least:
-            best, least = theta, float(shares.max())
-        if of_round == "deadline" or request.deadline.is_past:
-            ended = "deadline"
-            break
+            best, least = point, float(shares.max())
+        if deadline.is_past:
+            return best, p, "deadline"
         p = p * np.maximum(shares / shares.max(), 1e-9) ** _POWER
-    assert best is not None
-    return best, ended
+        if left:
+            point = improved(p, point)
+    # Nothing but their number ends the rounds.
+    return best, p, "exhausted"
 
 
 def _least_total(
