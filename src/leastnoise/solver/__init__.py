@@ -17,6 +17,7 @@
     capped.py               the least profile and the total variance under caps
     column_generation.py    few directions and many columns, solved for some columns at a time
     both_sides.py           the same by passes over all columns, for devices that are quick at products
+    sparing.py              the total within caps, with a share of them to spare
     ordering.py             the refined privacy ordering
     split_path.py           caps on a split of a budget over blocks, for `path_following`
     split.py                the best split of a budget over blocks
@@ -64,6 +65,7 @@ from leastnoise.solver.reweighting import Reweighting, reweighted
 from leastnoise.solver.row_blocks import RowBlocks
 from leastnoise.solver.row_passes import RowPasses
 from leastnoise.solver.rows import ImplicitRows, QueryRows
+from leastnoise.solver.sparing import total_sparing_caps
 from leastnoise.solver.split import least_largest, total_within
 from leastnoise.solver.table_unions import TablePasses
 from leastnoise.solver.weighting import optimal_weighting
@@ -104,6 +106,7 @@ __all__ = [
     "refined_profile",
     "reweighted",
     "second_try",
+    "total_sparing_caps",
     "total_within",
     "total_within_caps",
     "towards_cells",

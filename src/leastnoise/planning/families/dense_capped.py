@@ -39,15 +39,13 @@ from leastnoise.solver import (
     least_profile,
     load_backend,
     refined_profile,
+    total_sparing_caps,
     total_within_caps,
 )
 from leastnoise.strategy import Basis, RealStrategy, integer_basis
 
 # Caps are kept with this share of the gap asked for to spare, which rounding to integers takes up.
 _SPARE = 0.1
-
-# Where caps are tight, what is spared of them may raise the total by this share of the gap asked for.
-_SPARED = 0.5
 
 # The least share of caps to spare: variances are worked out to a few digits more.
 _LEAST_SPARE = 1e-12
@@ -239,54 +237,21 @@ def _total(problem: _CappedProblem, run: Run, is_heuristic: bool) -> tuple[Optim
     Raises:
         InfeasibleError: if no noise keeps the caps within the goal, with the proof.
     """
+
+    def find(spare: float, own: Run) -> tuple[Optimum, float]:
+        return _total_sparing(problem, own, spare, is_heuristic)
+
     usual = _SPARE * min(run.tol, 1e-6)
-    found = _total_sparing(problem, run, usual, is_heuristic)
-    finer = _finer_spare(found, usual, run.tol)
-    if finer >= usual or run.is_late:
-        return _feasible(problem, found), math.inf
-    # The grid is as much finer as what is spared for it is less.
-    again = _total_sparing(problem, replace(run, tol=run.tol / 4), finer, is_heuristic)
-    if not again.solution.is_feasible and found.solution.is_feasible:
-        return _feasible(problem, found), math.inf
-    return _feasible(problem, again), problem.request.tol * finer / usual
+    solution, share = total_sparing_caps(find, run, usual=usual, least=_LEAST_SPARE)
+    if not solution.is_feasible:
+        raise _refusal(problem, solution)
+    return solution, problem.request.tol * share if share < 1 else math.inf
 
 
-@dataclass(frozen=True, eq=False)
-class _SparingTotal:
-    """The least total with a share of every cap to spare.
-
-    Attributes:
-        solution: with weights p for the queries' own weights.
-        factor: where no noise keeps the caps, by how much the standard errors must grow.
-        price: by how many times its share a small share of all caps, spared, raises the total.
-    """
-
-    solution: Optimum
-    factor: float
-    price: float
-
-
-def _finer_spare(found: _SparingTotal, spare: float, tol: float) -> float:
-    """The share of caps to spare that is worth solving once more for; the same where none is."""
-    if not found.solution.is_feasible:
-        # Whether the caps themselves can be kept may be open still.
-        return _LEAST_SPARE if found.solution.lower_bound <= 1 + 2 * spare else spare
-    wanted = _SPARED * tol / max(found.price, 1e-300)
-    return spare if wanted >= spare else max(wanted / 2, _LEAST_SPARE)
-
-
-def _feasible(problem: _CappedProblem, found: _SparingTotal) -> Optimum:
-    """The solution, where it keeps the caps.
-
-    Raises:
-        InfeasibleError: where it does not.
-    """
-    if not found.solution.is_feasible:
-        raise _refusal(problem, found.solution, found.factor)
-    return found.solution
-
-
-def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic: bool) -> _SparingTotal:
+def _total_sparing(
+    problem: _CappedProblem, run: Run, spare: float, is_heuristic: bool
+) -> tuple[Optimum, float]:
+    """The least total with a share of every cap to spare, with weights p for the queries' own; its price."""
     request = problem.request
     weights = request.objective.weights(request.workload)
     caps, unit = _in_units(problem)
@@ -297,7 +262,8 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
     if budget < 1 / _FAR:
         # Hopeless, and too far from possible for one scale of floats: settled in the caps' own units.
         hopeless = least_profile([CappedBlock(problem.rows, problem.columns)], caps, run)
-        return _SparingTotal(replace(hopeless, is_feasible=False), math.sqrt(hopeless.achieved / budget), 0.0)
+        achieved, bound = hopeless.achieved / budget, hopeless.lower_bound / budget
+        return replace(hopeless, achieved=achieved, lower_bound=bound, is_feasible=False), 0.0
     # Caps so loose that none can bind are brought nearer; they need no weights then.
     are_idle = budget > _FAR
     budget = min(budget, _FAR)
@@ -307,7 +273,7 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
         block = CappedBlock(problem.rows, columns / math.sqrt(budget), base / scale)
         solution = total_within_caps([block], caps, run, is_all_capped=is_all_capped)
         if not solution.is_feasible:
-            return _SparingTotal(solution, math.sqrt(solution.achieved), 0.0)
+            return solution, 0.0
         if not is_heuristic:
             break
         # Scaled to pairs, the noise must still keep the caps: aim that much lower.
@@ -318,11 +284,11 @@ def _total_sparing(problem: _CappedProblem, run: Run, spare: float, is_heuristic
     # The solver saw weights over scale².
     price = 0.0 if are_idle else float(solution.p @ caps) / solution.achieved
     p = np.zeros_like(solution.p) if are_idle else solution.p * scale**2
-    return _SparingTotal(replace(solution, p=p), 1.0, price)
+    return replace(solution, p=p), price
 
 
-def _refusal(problem: _CappedProblem, solution: Optimum, factor: float) -> InfeasibleError:
-    request = problem.request
+def _refusal(problem: _CappedProblem, solution: Optimum) -> InfeasibleError:
+    request, factor = problem.request, math.sqrt(solution.achieved)
     q, pairs = problem.cell_weights(solution.q)
     return infeasible(
         request.workload,

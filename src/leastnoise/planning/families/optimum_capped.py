@@ -29,6 +29,7 @@ from leastnoise.solver import (
     Run,
     least_largest_over_one_axis,
     least_profile,
+    total_sparing_caps,
     total_within_caps,
 )
 from leastnoise.solver.rows import DenseRows
@@ -49,9 +50,7 @@ _FEW_WEIGHTS = 1_000
 # The share of every cap that is left to rounding, which has been seen to take a ten-millionth.
 _SPARE = 1e-6
 
-# Where targets are tight, what is spared of them may raise the total by this share of the gap asked for; at
-# least this share of them is spared, and the grid of whole numbers is as much finer as it is less than usual.
-_SPARED = 0.25
+# At least this share of them is spared where targets are tight.
 _LEAST_SPARE = 1e-10
 
 
@@ -134,13 +133,13 @@ class CappedSearch:
             return self.noise(found, range(self._shares.shape[1]))
         return self.noise(least_profile(list(self.blocks.values()), self.caps, run), self.blocks)
 
-    def total_within(self, run: Run) -> Optimum:
-        """The noise of least total within the caps."""
+    def total_within(self, spare: float, run: Run) -> tuple[Optimum, float]:
+        """The noise of least total with a share of every cap to spare, and what such a share costs."""
         assert self.weights is not None
-        others = np.delete(self.weights, self.capped)
-        return total_within_caps(
-            list(self.blocks.values()), self.caps, run, is_all_capped=not (others > 0).any()
-        )
+        is_all_capped = not (np.delete(self.weights, self.capped) > 0).any()
+        caps = self.caps * (1 - spare)
+        found = total_within_caps(list(self.blocks.values()), caps, run, is_all_capped=is_all_capped)
+        return found, float(found.p @ caps) / found.achieved if found.is_feasible else 0.0
 
     def noise(self, solution: Optimum, numbers: Iterable[int]) -> Optimum:
         """What was found for some sets, as rows over Z for every one."""
@@ -179,21 +178,8 @@ def find_capped(
         search = CappedSearch(shared, question.caps, None)
         found = search.least_largest(run, is_wide=is_wide)
         return found, search.witness(found, question), request.tol
-    caps = question.caps * float(request.privacy.column_budget)
-    search = CappedSearch(shared, caps * (1 - _SPARE), question.weights)
-    solution = search.total_within(run)
-    if solution.is_feasible:
-        price = float(solution.p @ search.caps) / solution.achieved
-        spare = max(_SPARED * request.tol / max(price, 1e-300), _LEAST_SPARE)
-    else:
-        # Whether the caps themselves can be kept may be open still.
-        spare = _LEAST_SPARE if solution.lower_bound <= 1 + 2 * _SPARE else _SPARE
-    grid_tol = request.tol
-    if spare < _SPARE and not run.is_late:
-        finer = CappedSearch(shared, caps * (1 - spare), question.weights)
-        again = finer.total_within(replace(run, tol=run.tol / 4))
-        if again.is_feasible or not solution.is_feasible:
-            search, solution, grid_tol = finer, again, request.tol * spare / _SPARE
+    search = CappedSearch(shared, question.caps * float(request.privacy.column_budget), question.weights)
+    solution, share = total_sparing_caps(search.total_within, run, usual=_SPARE, least=_LEAST_SPARE)
     found = search.noise(solution, search.blocks)
     witness = search.witness(found, question)
     if not solution.is_feasible:
@@ -204,7 +190,7 @@ def find_capped(
             math.sqrt(solution.achieved),
             is_late=solution.ended == "deadline",
         )
-    return found, witness, grid_tol
+    return found, witness, request.tol * share
 
 
 def _directions(rows: Array) -> Array:
