@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -192,6 +193,13 @@ class UnionRows:
             math.prod(len(self.directions[a][k]) for a, k in zip(term.places, term.kinds, strict=True))
             for term in self._terms
         )
+
+    @property
+    def rank_at_most(self) -> int:
+        """How many directions the products have together, at most: those of the tables that they cross."""
+        sets = {term.places for term in self._terms}
+        parts = {part for own in sets for count in range(len(own) + 1) for part in combinations(own, count)}
+        return min(self.n_rows, sum(math.prod(self.sizes[a] - 1 for a in part) for part in parts))
 
     def orthonormal(self) -> ProductRows:
         """⊗V of all products: orthonormal rows of each."""

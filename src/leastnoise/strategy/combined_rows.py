@@ -42,6 +42,9 @@ _MAX_PAIRED = 4_096
 # Columns for each direction from which those that span all directions are chosen.
 _CANDIDATES = 8
 
+# The same of many directions: a pivoted factorisation of eight times 907 columns took 5 s.
+_CANDIDATES_OF_MANY = 3
+
 # Numbers of the combinations that answer a workload which are kept, 256 MB.
 _MAX_KEPT = 2**25
 
@@ -204,7 +207,7 @@ class CombinedRows(Measured):
     def _spanning(self) -> Array:
         """Kinds of cells whose columns span all directions, a few for each, or one where there are many."""
         k, d = self._columns.shape
-        n_candidates = min(d, _CANDIDATES * k)
+        n_candidates = min(d, (_CANDIDATES if k <= MANY_DIRECTIONS else _CANDIDATES_OF_MANY) * k)
         candidates = self._columns.candidates(n_candidates)
         # One cell that each query counts, which a sample may miss.
         candidates = np.union1d(candidates, self._columns.nonzero())

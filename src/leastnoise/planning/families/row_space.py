@@ -119,6 +119,11 @@ def _least_rows(asked: Products) -> float:
     )
 
 
+def rank_at_most(request: Request) -> int:
+    """How many directions the products have together, at most."""
+    return union_rows(product_request(request).products).rank_at_most
+
+
 def needs(request: Request) -> Needs:
     """The memory and time that it takes."""
     asked = product_request(request).products
@@ -127,7 +132,8 @@ def needs(request: Request) -> Needs:
     # An eigendecomposition, a product, and two passes over the cells in every step.
     step = products(4.5, K, K) + 2 * union.orthonormal().work
     proof = products(10, K, K) if n <= MAX_WEIGHED_CELLS else union_bound_work(asked)
-    last = 8.0 * K * K * m + products(20, K, K) + 4 * union.orthonormal().work + proof
+    # Columns that span all directions are chosen by a pivoted factorisation, which is slow.
+    last = 8.0 * K * K * m + products(60, K, K) + 4 * union.orthonormal().work + proof
     memory = 16 * K * _BLOCK + 8 * (_HELD * K * K + 4 * m * K + 60 * n)
     if _are_held(asked):
         last += 2.0 * K * K * n
