@@ -152,37 +152,33 @@ class Plan(NotebookValue):
     def with_trials(self, tried: tuple[Trial, ...], ended: Ended | None) -> Plan:
         """The same plan with another list of trials and another `ended`.
 
-        Its strategy and its proof depend on neither, and both were checked when the plan was made: checking
-        them again took longer than `design` may.
-
         Args:
             tried: the methods that were tried or left out, in order.
             ended: how the whole search ended, as in `ended`.
         """
-        listed = object.__new__(Plan)
-        held = {each.name: getattr(self, each.name) for each in fields(self)}
-        for name, value in {**held, "tried": tried, "ended": ended}.items():
-            object.__setattr__(listed, name, value)
-        check_fields(listed)
+        listed = self._with(tried=tried, ended=ended)
         object.__setattr__(listed, "certificate", self.certificate)
         return listed
 
     def with_witness(self, witness: AnyWitness, claim: Status | None = None) -> Plan:
         """The same plan with other dual weights, such as those of another plan for the same request.
 
-        Its certificate is worked out from them; its strategy was checked when the plan was made.
-
         Args:
-            witness: the dual weights.
+            witness: the dual weights, from which its certificate is worked out.
             claim: another claim; the same unless given.
         """
-        proved = object.__new__(Plan)
+        return self._with(witness=witness, claim=self.claim if claim is None else claim)
+
+    def _with(self, **changes: Any) -> Plan:
+        """The same plan with other fields that its strategy does not depend on.
+
+        That was checked when the plan was made: checking it again took longer than `design` may.
+        """
+        changed = object.__new__(Plan)
         for each in fields(self):
-            object.__setattr__(proved, each.name, getattr(self, each.name))
-        object.__setattr__(proved, "witness", witness)
-        object.__setattr__(proved, "claim", self.claim if claim is None else claim)
-        check_fields(proved)
-        return proved
+            object.__setattr__(changed, each.name, changes.get(each.name, getattr(self, each.name)))
+        check_fields(changed)
+        return changed
 
     @cached_property
     def stderr(self) -> Array | None:
