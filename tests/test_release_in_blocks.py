@@ -462,7 +462,7 @@ def test_a_whole_release_and_one_in_blocks_do_not_pass_for_each_other(folder: Pa
         ln.summarize(ln.load_release(folder / "blocks")).html()
 
 
-@pytest.mark.parametrize("method", ["dense", "queries", "joint", "few queries", "classes"])
+@pytest.mark.parametrize("method", ["dense", "queries", "joint", "few queries", "classes", "groups"])
 def test_plans_of_every_kind_are_measured_into_a_folder(
     method: str, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -477,6 +477,9 @@ def test_plans_of_every_kind_are_measured_into_a_folder(
     if method in ("few queries", "classes"):
         # Marginals with values of two attributes are products, for which there are other methods.
         queries = [ln.Where(f"a0 <= {i} or a2 >= {i + 1}", name=f"q{i}") for i in range(3)]
+    if method == "groups":
+        # Classes of cells beside cross tables.
+        queries += [ln.Where(f"a0 <= {i} or a2 >= {i + 1}", name=f"q{i}") for i in range(3)]
     plan = ln.design(
         ln.assemble(queries, SCHEMA),
         ln.GDP(1),

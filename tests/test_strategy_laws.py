@@ -58,15 +58,16 @@ def rows_of(strategy: Measured) -> Array:
     return np.array([[float(a / unit) for a in row] for row in strategy.dense().astype(object)])
 
 
-def tables(counts: Any, allowed: TablesAsked = None) -> CountTables:
+def tables(counts: Any, allowed: Sequence[TablesAsked] | None = None) -> CountTables:
     """Counts as a table gives them; of some cross tables or classes only, where these are named."""
     every = count_tables(ln.assemble([ln.Total()], SCHEMA), counts, 1)
 
     def ask(asked: TablesAsked) -> Sequence[Array]:
-        if isinstance(allowed, AnyClasses):
-            assert asked is allowed
-        elif asked is not None and allowed is not None:
-            assert not isinstance(asked, AnyClasses) and set(asked) <= set(allowed)
+        if allowed is not None and (asked is None or isinstance(asked, AnyClasses)):
+            assert any(asked is one for one in allowed)
+        elif allowed is not None and asked is not None:
+            named = [one for one in allowed if one is not None and not isinstance(one, AnyClasses)]
+            assert set(asked) <= {table for one in named for table in one}
         return every(asked)
 
     return ask

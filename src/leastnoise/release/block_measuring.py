@@ -32,6 +32,7 @@ import json
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -357,8 +358,8 @@ def _tables_from(
     """The tables that the files from the first on ask for, each once, and the classes of cells."""
     found: dict[tuple[str, ...], None] = {}
     classes = None
-    for number in range(first, layout.n_files):
-        asked = strategy.part_tables(layout.ends[number], layout.ends[number + 1])
+    files = pairwise(layout.ends[first:])
+    for asked in chain.from_iterable(strategy.part_tables(start, stop) for start, stop in files):
         if isinstance(asked, AnyClasses):
             classes = asked
         elif asked is None:

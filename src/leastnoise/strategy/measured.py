@@ -356,9 +356,9 @@ class Measured(ABC):
         """
         return np.array([0, self.n_measured], dtype=np.int64)
 
-    def part_tables(self, first: int, last: int) -> TablesAsked:
-        """The tables whose counts `exact_part` asks for."""
-        return None
+    def part_tables(self, first: int, last: int) -> list[TablesAsked]:
+        """Everything that `exact_part` asks of its tables."""
+        return [None]
 
     def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
         """What the blocks from the first up to the last measure, without noise, as Python integers."""

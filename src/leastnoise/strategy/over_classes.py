@@ -194,8 +194,8 @@ class OverClasses(Measured):
     def block_starts(self) -> Array:
         return self.inner.block_starts
 
-    def part_tables(self, first: int, last: int) -> TablesAsked:
-        return self.classes
+    def part_tables(self, first: int, last: int) -> list[TablesAsked]:
+        return [self.classes]
 
     def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
         counts = tables(self.classes)

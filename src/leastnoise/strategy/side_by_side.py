@@ -24,7 +24,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from leastnoise.core.errors import DesignError, NotYetError, TooLargeError
+from leastnoise.core.errors import DesignError, TooLargeError
 from leastnoise.core.operators import Array, require_room
 from leastnoise.privacy import GAUSSIAN, Goal
 from leastnoise.query import InventedRecords, SeveralClasses, Workload, part_of
@@ -161,10 +161,10 @@ class SideBySide(Measured):
     def last_periods(self, workload: Workload, over: str) -> Array:
         raise no_periods(over)
 
-    def part_tables(self, first: int, last: int) -> TablesAsked:
-        if not all(isinstance(side.measured, OverClasses) for side in self.sides):
-            raise NotYetError("queries of tables in groups are not measured into a folder", field="into")
-        return self._several
+    def part_tables(self, first: int, last: int) -> list[TablesAsked]:
+        others = [side.measured for side in self.sides if not isinstance(side.measured, OverClasses)]
+        asked = [one for own in others for one in own.part_tables(0, len(own.block_starts) - 1)]
+        return [self._several, *asked] if self._several.parts else asked
 
     # What is asked, by who answers it ---------------------------------------------------------------
 

@@ -68,7 +68,14 @@ from leastnoise.query import (
     products_of,
 )
 from leastnoise.strategy.axis_form import AxisForm
-from leastnoise.strategy.measured import AnswerPieces, CountTables, Measured, MeasuredPart, Spread
+from leastnoise.strategy.measured import (
+    AnswerPieces,
+    CountTables,
+    Measured,
+    MeasuredPart,
+    Spread,
+    TablesAsked,
+)
 from leastnoise.strategy.periods import axis_of_time, is_late, last_columns, no_periods
 from leastnoise.strategy.stored import StoredComponents, StoredIntegers, starts_of
 from leastnoise.strategy.structured import accuracy, integer_blocks
@@ -299,10 +306,9 @@ class Structured(Measured):
             return self._measured_rows(np.arange(len(self.weights)), tables)
         return self._measured_blocks(self.blocks, tables)
 
-    def part_tables(self, first: int, last: int) -> list[tuple[str, ...]]:
-        """The tables whose counts `exact_part` asks for, by the names of their attributes."""
+    def part_tables(self, first: int, last: int) -> list[TablesAsked]:
         blocks = self.blocks if self.weights is not None else self.blocks[first:last]
-        return integer_blocks.tables_asked(self.axes, [tuple(self.block_forms(block)) for block in blocks])
+        return [integer_blocks.tables_asked(self.axes, [tuple(self.block_forms(block)) for block in blocks])]
 
     def exact_part(self, first: int, last: int, tables: CountTables) -> Array:
         """What the blocks from the first up to the last measure, without noise, as Python integers."""
