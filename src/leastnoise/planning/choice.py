@@ -256,8 +256,9 @@ def _is_for_groups(request: Request) -> bool:
     """Whether conditions have too many classes of cells for what is left of the time, and groups have not."""
     few = request.workload.shape[0] <= _FEW_CONDITIONS and request.time_limit is not None
     is_large = _takes_too_long(request) and request.workload.shape[1] > _MANY_CELLS
-    is_unreduced = request.classes is None and refuse_unstructured(request) is not None
-    return few and is_large and is_unreduced and request.unfit(GROUPS) is None
+    # Only then are the queries looked at as products.
+    is_unreduced = few and is_large and request.classes is None and refuse_unstructured(request) is not None
+    return is_unreduced and request.unfit(GROUPS) is None
 
 
 def _is_served(reduced: Request) -> bool:
