@@ -26,6 +26,7 @@ from leastnoise.planning import (
     method_list,
     method_named,
     one_method,
+    patience,
     trials,
 )
 from leastnoise.planning.families import dense
@@ -299,7 +300,7 @@ def test_few_operations_put_the_dense_optimum_first(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(method_list, "FREE_OPERATIONS", most)
         assert third() == name
         # A limit counts, however few operations are free.
-        seconds = 4 * most / method_list.NOMINAL_SPEED
+        seconds = 4 * most / patience.NOMINAL_SPEED
         assert third(time_limit=seconds) == name
     assert third(time_limit=1e3) == "dense" and third(time_limit=1e-9) == "residuals"
 

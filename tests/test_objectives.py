@@ -822,11 +822,11 @@ def test_the_batches_that_ask_most_are_named() -> None:
     m, n = workload.shape
     p = np.zeros(m)
     p[workload.rows_of("fine")] = 1e4
-    text = str(infeasible(workload, GDP(1), p, np.ones(n), 500.0))
+    text = str(infeasible(workload, GDP(1), Witness(p, np.ones(n)), 500.0))
     assert "The most is asked by 'fine'." in text and "free" not in text
     p[workload.rows_of("coarse")] = 0.01
     assert "The most is asked by 'fine' and 'coarse'." in str(
-        infeasible(workload, GDP(1), p, np.ones(n), 500.0)
+        infeasible(workload, GDP(1), Witness(p, np.ones(n)), 500.0)
     )
 
 
