@@ -103,7 +103,7 @@ def design(
         log_step("design started", method=method)
         chosen = None if method == "auto" else method_named(method)
         request = over_classes(request, chosen)
-        plan = _best(request) if chosen is None else plan_by(chosen, request)
+        plan = best_plan(request) if chosen is None else plan_by(chosen, request)
         log_step("design ended", method=plan.method, ended=plan.ended)
         return plan
 
@@ -113,7 +113,7 @@ def _step_to_line(progress: Progress) -> tuple[str, None]:
     return f"designing{part}: step {progress.step:,}{gap_to_text(progress.gap)}", None
 
 
-def _best(request: Request) -> Plan:
+def best_plan(request: Request) -> Plan:
     """The plan of the method that serves best, with the noise that the goal allows."""
     if request.privacy.noise.is_pure:
         if request.unfit(GROUPS) is None and not methods_to_try(in_order(request), request):

@@ -16,7 +16,7 @@ from itertools import combinations
 
 import numpy as np
 
-from leastnoise.bounds import PartsWitness, ProductWitness, ProvedPart, Witness, largest_share
+from leastnoise.bounds import AnyWitness, PartsWitness, ProductWitness, ProvedPart, Witness, largest_share
 from leastnoise.core.deadline import LEAST_TIME, Deadline
 from leastnoise.core.errors import DesignError
 from leastnoise.core.operators import Array
@@ -76,7 +76,7 @@ class _Designed:
     Attributes:
         cost: the total variance, or the sum of absolute errors.
         largest: the largest variance over its cap; 0 without caps.
-        proof: of the batches alone, where there is one that does not list cells.
+        proof: of the batches alone; None for conditions, which are proved together.
     """
 
     names: tuple[str, ...]
@@ -84,7 +84,7 @@ class _Designed:
     cost: float
     largest: float
     ended: Ended
-    proof: ProductWitness | None = None
+    proof: ProvedPart | None = None
 
 
 def _find(request: Request) -> SearchResult:
@@ -102,7 +102,7 @@ def _find(request: Request) -> SearchResult:
         designed.append(_of_tables(request, others, deadline))
     shares = _shares(request, designed)
     proposal = SideProposal(tuple((one.measured, one.names) for one in designed), shares)
-    proofs = [ProvedPart(one.names, one.proof, None) for one in designed if one.proof is not None]
+    proofs = [one.proof for one in designed if one.proof is not None]
     listed, how = _over_listed_cells(request, groups, deadline)
     witness = PartsWitness((*proofs, *([] if listed is None else [listed])))
     note = f"{len(designed)} groups of queries, each by itself, the budget divided; {how}"
@@ -219,26 +219,26 @@ def _over_classes(request: Request, names: tuple[str, ...], seconds: float | Non
 def _of_tables(request: Request, names: Sequence[str], deadline: Deadline) -> _Designed:
     """What is measured for the queries that are no conditions, by the methods for tables."""
     # A part of the queries is a request of its own, for all the methods that there are.
-    from leastnoise.planning.method_list import in_order
-    from leastnoise.planning.one_method import attempt
+    from leastnoise.planning.choice import best_plan
 
     asked = part_of(request.workload, names)
-    part = replace(request, workload=asked, time_limit=deadline.left, options={}, progress=None)
-    failed: DesignError | None = None
-    for method in in_order(part):
-        if method.is_data_dependent or part.why_not(method) is not None:
-            continue
-        try:
-            plan = attempt(method, part, part.needs(method))
-        except DesignError as error:
-            failed = failed or error
-            continue
-        proof = plan.witness if isinstance(plan.witness, ProductWitness) else None
-        measured = plan.fixed_strategy()
-        return _Designed(
-            tuple(names), measured, *_worth(request, asked, measured), plan.ended or "converged", proof
-        )
-    raise failed or DesignError("no method serves the queries that are no conditions", field="workload")
+    plan = best_plan(replace(request, workload=asked, time_limit=deadline.left, options={}, progress=None))
+    measured, worth = plan.fixed_strategy(), _worth(request, asked, plan.fixed_strategy())
+    proof = _proof_of(asked, plan.witness)
+    return _Designed(tuple(names), measured, *worth, plan.ended or "converged", proof)
+
+
+def _proof_of(asked: Workload, witness: AnyWitness) -> ProvedPart | None:
+    """The proof of a plan for some batches, over cells that are listed unless it has product form."""
+    names, n = tuple(asked.names), asked.shape[1]
+    if isinstance(witness, ProductWitness):
+        return ProvedPart(names, witness, None)
+    if not isinstance(witness, Witness) or witness.pairs is not None or len(witness.q) != n:
+        return None
+    assert asked.schema is not None
+    used = np.flatnonzero(witness.q)
+    values = np.stack(np.unravel_index(used, asked.schema.shape))
+    return ProvedPart(names, Witness(witness.p, witness.q[used]), values)
 
 
 def _worth(request: Request, asked: Workload, measured: Measured) -> tuple[float, float]:
