@@ -17,7 +17,7 @@ from leastnoise.planning.families.joint import JOINT
 from leastnoise.planning.families.marginals import MARGINALS
 from leastnoise.planning.families.product import PRODUCT
 from leastnoise.planning.families.product_requests import refuse_unstructured
-from leastnoise.planning.families.residuals import RESIDUALS
+from leastnoise.planning.families.residuals import RESIDUALS, has_shared_axis
 from leastnoise.planning.groups import GROUPS
 from leastnoise.planning.laplace_search import best_with_laplace_noise, methods_to_try
 from leastnoise.planning.method import Method, Request
@@ -184,6 +184,9 @@ def _share(trials: Trials, method: Method) -> float:
     """The share of the time left for a method: all of it, unless one that may be better comes after it."""
     request = trials.request
     if request.time_limit is None or method.name not in (RESIDUALS.name, JOINT.name):
+        return 1.0
+    if method is RESIDUALS and has_shared_axis(request):
+        # Nothing that comes after it is better than its optimum.
         return 1.0
     left = (1 - SHARE) * trials.left
     is_followed = any(

@@ -23,7 +23,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from leastnoise.bounds import whole_axis_work
+from leastnoise.bounds import union_bound_work, whole_axis_work
 from leastnoise.core.deadline import Deadline, Watch
 from leastnoise.core.operators import Array
 from leastnoise.core.progress import Ended
@@ -115,7 +115,8 @@ def find(request: Request, question: ProductRequest) -> SearchResult:
     """The optimum of a request that `serves` has let pass."""
     shared = shared_products(request, question.products)
     assert shared is not None
-    watch = Watch.starting(request.deadline.left, request.progress)
+    deadline = request.deadline.before(seconds_for(union_bound_work(shared.products)))
+    watch = Watch.starting(deadline.left, request.progress)
     products, axis = shared.products, shared.axis
     whole: dict[int, tuple[AxisForm, Array]] = {}
     tol = request.tol
