@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 import leastnoise as ln
+from leastnoise.release import adjust
 from tolerances import ROUNDING, SOLVER
 
 SEEDS = range(6)
@@ -146,6 +147,20 @@ def test_a_plan_is_saved_loaded_and_measured_like_any_other(make: Any, tmp_path:
     low, high = release.interval(level=0.95)
     assert (low < high).all()
     assert "groups" in str(plan)
+
+
+def test_a_release_over_more_cells_than_rows_is_adjusted() -> None:
+    schema = ln.Schema(a=range(20), b=range(20), c=range(15))
+    queries = [ln.Where(f"a >= {4 * i} or b < {3 * i + 1}", name=f"q{i}") for i in range(1, 5)]
+    workload = ln.assemble([*queries, ln.Where("b < 9 and c >= 5", name="last")], schema)
+    plan = ln.design(workload, ln.GDP(1e4), method="groups")
+    counts = np.random.default_rng(4).integers(0, 3, size=workload.shape[1])
+    with pytest.warns(ln.LeastnoiseWarning):
+        adjusted = adjust(ln.measure(plan, counts))
+    assert adjusted.estimates.min() >= 0
+    truth = workload.dense() @ counts
+    np.testing.assert_allclose(adjusted.answers, workload.dense() @ adjusted.estimates, rtol=1e-9)
+    np.testing.assert_allclose(adjusted.answers, truth, atol=8 * float(plan.stderr.max()))
 
 
 def many(seed: int) -> ln.Workload:

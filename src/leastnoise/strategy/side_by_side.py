@@ -29,7 +29,14 @@ from leastnoise.core.operators import Array, require_room
 from leastnoise.privacy import GAUSSIAN, Goal
 from leastnoise.query import InventedRecords, SeveralClasses, Workload, part_of
 from leastnoise.strategy.grid import FACTOR_BITS
-from leastnoise.strategy.measured import CountTables, Measured, MeasuredPart, Spread, TablesAsked
+from leastnoise.strategy.measured import (
+    MAX_DENSE_STRATEGY,
+    CountTables,
+    Measured,
+    MeasuredPart,
+    Spread,
+    TablesAsked,
+)
 from leastnoise.strategy.over_classes import OverClasses
 from leastnoise.strategy.periods import no_periods
 from leastnoise.strategy.proposal import Proposal
@@ -310,8 +317,8 @@ class SideBySide(Measured):
         return np.concatenate(found)
 
     def estimates(self, measurements: Array) -> Array:
-        """The cells of least squares over all that is measured, for few of them."""
-        if self.n_cells > _MAX_LISTED:
+        """The cells of least squares over all that is measured, where its rows are held as a matrix."""
+        if self.n_measured * self.n_cells > MAX_DENSE_STRATEGY:
             raise TooLargeError(
                 "strategies side by side do not say one thing of single cells",
                 field="workload",
