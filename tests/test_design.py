@@ -26,7 +26,6 @@ from leastnoise.planning import (
     method_list,
     method_named,
     one_method,
-    patience,
     trials,
 )
 from leastnoise.planning.families import dense
@@ -289,7 +288,9 @@ def test_a_method_that_comes_first_leaves_time_to_the_optimum(monkeypatch: pytes
 
 
 def test_few_operations_put_the_dense_optimum_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    speed = 2e10
     monkeypatch.setattr(method_list, "SMALL", 1)
+    monkeypatch.setattr(method_list, "operations_per_second", lambda: speed)
     needed = Request(PREFIX, GDP(1)).needs(method_named("dense")).operations
 
     def third(**limits: Any) -> str:
@@ -300,7 +301,7 @@ def test_few_operations_put_the_dense_optimum_first(monkeypatch: pytest.MonkeyPa
         monkeypatch.setattr(method_list, "FREE_OPERATIONS", most)
         assert third() == name
         # A limit counts, however few operations are free.
-        seconds = 4 * most / patience.NOMINAL_SPEED
+        seconds = most / (method_list._SHARE_TO_BE_FIRST * speed)
         assert third(time_limit=seconds) == name
     assert third(time_limit=1e3) == "dense" and third(time_limit=1e-9) == "residuals"
 
