@@ -173,7 +173,8 @@ def find(request: Request) -> SearchResult:
     measured = (found.root * union.scales(weights)) @ space.coordinates
     C = linalg.solve(spanning.T, measured.T, check_finite=False).T
     C = linalg.qr(C, mode="r", check_finite=False)[0]
-    ended = found.ended if tol <= request.tol / 2 or found.ended == "deadline" else "exhausted"
+    is_near = tol <= request.tol / 2 and found.has_converged
+    ended = found.ended if is_near or found.ended == "deadline" else "exhausted"
     return SearchResult(
         CombinedProposal(np.triu(C), request.workload, positions, 1.0),
         _proof(asked, union, found.q),
