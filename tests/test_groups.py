@@ -34,14 +34,17 @@ def conditions(seed: int, count: int = 9) -> ln.Workload:
 
 
 def mixed(seed: int) -> ln.Workload:
-    """The same beside a cross table and running sums."""
+    """The same beside a cross table, running sums and combinations of cells."""
     workload = conditions(seed, count=7)
     queries = [block.query for block in workload.blocks]
     assert workload.schema is not None
-    return ln.assemble(
-        [*queries, ln.Marginal("a", "b").having(stderr=20.0), ln.Prefix("c").having(stderr=15.0)],
-        workload.schema,
-    )
+    rows = np.random.default_rng([6, seed]).integers(-1, 2, size=(2, workload.shape[1]))
+    others = [
+        ln.Marginal("a", "b").having(stderr=20.0),
+        ln.Prefix("c").having(stderr=15.0),
+        ln.Linear(rows, name="combined").having(stderr=25.0),
+    ]
+    return ln.assemble([*queries, *others], workload.schema)
 
 
 GOALS = {

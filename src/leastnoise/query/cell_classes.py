@@ -227,6 +227,9 @@ def over_values(workload: Workload, values: Mapping[str, Array]) -> Workload:
     for block in workload.blocks:
         if isinstance(block.query, Where):
             columns = holding(block.query.parsed, schema, values)[None, :].astype(np.int64)
+        elif isinstance(block.query, Linear):
+            # It has a column for each cell, so that their numbers are small.
+            columns = block.operator.columns(_cells_of(schema, schema.names, values))
         else:
             columns = np.concatenate(
                 [_columns_of_term(term, schema, values) for term in block.query.terms(schema)]
@@ -240,12 +243,17 @@ def _columns_of_term(term: Term, schema: Schema, values: Mapping[str, Array]) ->
     n = len(next(iter(values.values()))) if values else 1
     found = np.ones((1, n), dtype=np.int64)
     for factor in term:
-        place: Array = np.zeros(n, dtype=np.int64)
-        for name in factor.attributes:
-            place = place * schema[name].size + values[name]
-        own = factor.operator.columns(place)
+        own = factor.operator.columns(_cells_of(schema, factor.attributes, values, n))
         found = (found[:, None, :] * own[None, :, :]).reshape(-1, n)
     return found
+
+
+def _cells_of(schema: Schema, names: Sequence[str], values: Mapping[str, Array], n: int = 1) -> Array:
+    """The numbers of the cells of some attributes, by their values; of no attribute, the one cell n times."""
+    place: Array = np.zeros(n, dtype=np.int64)
+    for name in names:
+        place = place * schema[name].size + values[name]
+    return place
 
 
 def states_in(seconds: float | None) -> float:
