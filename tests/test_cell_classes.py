@@ -56,7 +56,23 @@ def drawn(seed: int, sizes: tuple[int, int], count: int, n_attributes: int) -> l
         queries.append(ln.Cases({"low": "a0 < 2", "both": "a0 >= 1 and a1 == 0"}))
     if seed % 3 == 2:
         queries.append(ln.Where("a0 >= 1") * ln.Prefix("a1"))
+    if seed % 2:
+        queries.append(ln.Total())
     return ln.assemble(queries, schema)
+
+
+def test_a_total_counts_the_cells_that_no_condition_does() -> None:
+    """Nothing tells its cells apart; a plan for conditions beside it was refused, as it counted too few."""
+    schema = ln.Schema({name: range(60) for name in "abcdef"})
+    queries = [ln.Where("a >= 30 and b < 35"), ln.Where("c >= 20 or d < 5"), ln.Total()]
+    plan = ln.design(ln.assemble(queries, schema), ln.GDP(1e5))
+    rng = np.random.default_rng(3)
+    frame = pd.DataFrame({name: rng.integers(0, 60, 400) for name in schema})
+    with pytest.warns(ln.LeastnoiseWarning):
+        release = ln.measure(plan, frame)
+    truth = [len(frame.query("a >= 30 and b < 35")), len(frame.query("c >= 20 or d < 5")), len(frame)]
+    np.testing.assert_allclose(release.answers, truth, atol=0.1)
+    assert release["total"]["answer"].iloc[0] == pytest.approx(len(frame), abs=0.1)
 
 
 @pytest.mark.parametrize("seed", range(12))

@@ -8,10 +8,12 @@ from __future__ import annotations
 from importlib import import_module
 from itertools import combinations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
+import leastnoise as ln
 from leastnoise.bounds import certify
 from leastnoise.core.errors import UnrecordedSpending
 from leastnoise.core.operators import Selected
@@ -40,7 +42,7 @@ from leastnoise.solver import RowPasses, least_total_by_descent
 from leastnoise.strategy.combined_rows import CombinedRows
 from leastnoise.strategy.longest_column import longest_column
 from leastnoise.strategy.query_columns import ProductColumns
-from tolerances import ROUNDING
+from tolerances import ROUNDING, SOLVER
 
 N_DRAWS = 20
 
@@ -155,6 +157,21 @@ def test_the_plan_is_near_the_dense_optimum_and_answers_every_query(
     most = 1 + row_space.LEAST_GAP + 1e-5
     assert best.certificate.lower_bound * (1 - 1e-9) <= plan.certificate.achieved
     assert plan.certificate.achieved <= most * best.certificate.achieved
+
+
+@pytest.mark.parametrize("method", ["auto", "dense", "residuals"])
+@pytest.mark.parametrize("objective", [ln.TotalVariance(), ln.MaxVariance(), ln.AbsoluteError()])
+def test_what_counts_nobody_needs_no_noise(method: str, objective: Any) -> None:
+    """A condition that holds for no cell, alone and crossed: its answer is 0, and the others are planned."""
+    schema = ln.Schema(a=range(6), b=range(5), c=range(4))
+    never = ln.Where("a < 2 and a > 3")
+    queries = [ln.AllRanges("b") * ln.Prefix("a"), never * ln.Marginal("c"), never, ln.Total()]
+    workload = ln.assemble([query.having(stderr=50.0) for query in queries], schema)
+    plan = ln.design(workload, ln.GDP(1), objective=objective, method=method)
+    assert plan.stderr is not None
+    assert (plan.stderr[~workload.dense().any(axis=1)] == 0).all()
+    best = ln.design(workload, ln.GDP(1), objective=objective, method="dense")
+    assert plan.certificate.lower_bound <= best.certificate.achieved * (1 + SOLVER)
 
 
 def test_auto_ends_with_a_plan_over_rows_that_is_near_its_bound(small_is_large: None) -> None:

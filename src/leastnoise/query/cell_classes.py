@@ -344,6 +344,9 @@ class _Asked:
             self.n_terms += 1
             return True
         for term in query.terms(self.schema):
+            if not term:
+                # A total counts the cells too that nothing else does.
+                self.factors.append((self.n_terms, (), np.ones(1, dtype=np.int64)))
             for factor in term:
                 self.n_entries += math.prod(factor.operator.shape)
                 if self.n_entries > MAX_ENTRIES:

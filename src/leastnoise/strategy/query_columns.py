@@ -232,7 +232,8 @@ class ProductColumns(QueryColumns):
         return found
 
     def candidates(self, count: int) -> Array:
-        return np.unique(np.random.default_rng(0).integers(0, self.shape[1], size=count))
+        found = np.unique(np.random.default_rng(0).integers(0, self.shape[1], size=count))
+        return found[self.take(found).any(axis=0)]
 
     def nonzero(self) -> Array:
         found = np.zeros(self._k, dtype=np.intp)

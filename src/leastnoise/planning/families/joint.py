@@ -129,6 +129,8 @@ def _refuses(request: Request) -> str | None:
     asked = product_request(request).products
     if not asked.axes:
         return "there is a single cell"
+    if any(map(asked.is_zero, asked.terms)):
+        return "a condition holds for no cell; leave it out"
     if asked.n_cells > MAX_CELLS:
         return f"it takes at most {MAX_CELLS:,} cells; this workload has {in_figures(asked.n_cells)}"
     if request.over is not None and asked.n_cells**2 > MAX_DENSE_STRATEGY:

@@ -80,6 +80,8 @@ def refuses(request: Request) -> str | None:
     asked, m = question.products, request.workload.shape[0]
     if not (question.weights > 0).all():
         return "over rows of products every query needs a weight"
+    if any(map(asked.is_zero, asked.terms)):
+        return "over rows of products every query counts some cell; a condition here holds for none"
     if len(asked.terms) > _MAX_PRODUCTS or max(map(len, asked.sets), default=0) > _MAX_CROSSED:
         return f"over their rows it takes {_MAX_PRODUCTS} products of {_MAX_CROSSED} attributes at most"
     if _least_rows(asked) > MAX_ROWS or m > MAX_QUERIES:

@@ -204,7 +204,9 @@ def shared_products(request: Request, products: Products) -> SharedProducts | No
 
 
 def with_shared(products: Products, free: AxisSet) -> SharedProducts | None:
-    """The products with some axes as one; None where it is too large."""
+    """The products with some axes as one; None where it is too large, or a product counts no cell."""
+    if any(map(products.is_zero, products.terms)):
+        return None
     size, alike = math.prod(products.sizes[a] for a in free), common_axes(products)
     if (
         size > MAX_KINDS
