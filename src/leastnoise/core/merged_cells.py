@@ -10,7 +10,8 @@ compared with every entry: a collision of sums costs time, and never gives a wro
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import math
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -94,6 +95,29 @@ def merged_cells(operator: Operator, *, up_to_sign: bool) -> Cells:
         if cells.are_all or _are_alike(operator, cells):
             return cells
     return Cells.all_of(n)
+
+
+def numbered(keys: Iterable[bytes]) -> Array:
+    """Which kind each is of: equal keys are of one kind, and kinds are numbered as they come."""
+    known: dict[bytes, int] = {}
+    return np.array([known.setdefault(key, len(known)) for key in keys])
+
+
+def crossed_cells(codes: Sequence[Array]) -> Cells:
+    """The cells of some attributes, the last one fastest, by the kinds of their values.
+
+    Args:
+        codes: for each attribute which kind each of its values is of, `numbered` as they come.
+    """
+    sizes, n_kinds = [len(code) for code in codes], [int(code.max()) + 1 for code in codes]
+    if n_kinds == sizes:
+        return Cells.all_of(math.prod(sizes))
+    kind, first = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
+    for code, own, size in zip(codes, n_kinds, sizes, strict=True):
+        kind = (kind[:, None] * own + code).reshape(-1)
+        representative = np.unique(code, return_index=True)[1]
+        first = (first[:, None] * size + representative).reshape(-1)
+    return Cells(np.ones(len(kind), dtype=bool), first, kind, np.bincount(kind, minlength=len(first)))
 
 
 def distinct_cells(columns: Array, used: Array) -> Cells:

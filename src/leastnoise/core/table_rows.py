@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from leastnoise.core.axis_sums import axis_sums, n_cells_of, spread_over_cells
-from leastnoise.core.merged_cells import Cells
+from leastnoise.core.merged_cells import Cells, crossed_cells, numbered
 from leastnoise.core.operators import AllOnes, Array, Kronecker, Operator, Reordered, Selected, Stack
 
 # Numbers that all tables hold together, at most: 256 MB.
@@ -84,17 +84,7 @@ class TableRows:
     @cached_property
     def cells(self) -> Cells:
         """The cells that differ in some attribute whose values some row tells apart."""
-        codes = self._codes
-        kinds = [int(code.max()) + 1 for code in codes]
-        if kinds == list(self.axes):
-            return Cells.all_of(self.n_cells)
-        kind, first = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        for code, n_kinds, n in zip(codes, kinds, self.axes, strict=True):
-            kind = (kind[:, None] * n_kinds + code).reshape(-1)
-            representative = np.unique(code, return_index=True)[1]
-            first = (first[:, None] * n + representative).reshape(-1)
-        counts = np.bincount(kind, minlength=len(first))
-        return Cells(np.ones(self.n_cells, dtype=bool), first, kind, counts)
+        return crossed_cells(self._codes)
 
     @cached_property
     def merged(self) -> TableRows:
@@ -133,10 +123,8 @@ class TableRows:
             for table in self.tables
             if a in table.places
         ]
-        known: dict[bytes, int] = {}
         # −0.0 has other bytes than 0.0, and adding it changes nothing else.
-        keys = (b"".join((own[value] + 0.0).tobytes() for own in slices) for value in range(n))
-        return np.array([known.setdefault(key, len(known)) for key in keys])
+        return numbered(b"".join((own[value] + 0.0).tobytes() for own in slices) for value in range(n))
 
     def columns(self, index: Array) -> Array:
         """b_i for some cells, (n_rows, len(index))."""
@@ -272,32 +260,24 @@ def table_rows(operator: Operator) -> TableRows | None:
 
 
 def _table_rows(operator: Operator) -> TableRows | None:
-    axes = _axes_of(operator)
-    if axes is None:
+    found = layouts_of(operator)
+    if found is None:
         return None
-    parts: list[RowTable] = []
-    entries = 0
-    for rows, part, index in _parts(operator):
-        layout = ProductLayout.of(part, axes)
-        if layout is None:
-            return None
-        entries += len(rows) * math.prod(axes[a] for a in layout.places)
-        if entries > MAX_TABLE_ENTRIES:
-            return None
-        parts.append(layout.table(rows, index))
-    tables = _joined(parts, axes)
+    axes, layouts = found
+    entries = sum(len(rows) * n_cells_of(axes, layout.places) for rows, layout, _ in layouts)
+    if entries > MAX_TABLE_ENTRIES:
+        return None
+    tables = _joined([layout.table(rows, index) for rows, layout, index in layouts], axes)
     if sum(table.entries.size for table in tables) > MAX_TABLE_ENTRIES:
         return None
     return TableRows(axes, tables, operator.shape[0])
 
 
-def attribute_sizes(operator: Operator) -> tuple[int, ...] | None:
-    """The sizes of the attributes of an operator that is a stack of products; None where it is not."""
-    return _axes_of(operator)
-
-
-def layouts_of(operator: Operator) -> list[tuple[Array, ProductLayout, Array]] | None:
-    """For each part of a stack its rows in the whole, its factors, and which of its rows they are.
+def layouts_of(
+    operator: Operator,
+) -> tuple[tuple[int, ...], list[tuple[Array, ProductLayout, Array]]] | None:
+    """The sizes of the attributes of a stack, and of each part its rows in the whole, its factors, and which
+    of its rows they are.
 
     None where some part is no product of whole attributes.
     """
@@ -310,7 +290,7 @@ def layouts_of(operator: Operator) -> list[tuple[Array, ProductLayout, Array]] |
         if layout is None:
             return None
         found.append((rows, layout, index))
-    return found
+    return axes, found
 
 
 def _parts(operator: Operator) -> Iterator[tuple[Array, Operator, Array]]:

@@ -20,6 +20,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from leastnoise.core.axis_sums import Places, axis_sums, spread_over_cells
+from leastnoise.core.merged_cells import numbered
 from leastnoise.core.operators import Array
 from leastnoise.query.products import AxisRows, Products
 
@@ -270,8 +271,7 @@ def _kinds_of_values(size: int, kinds: Sequence[AxisRows]) -> Array:
     if not kinds:
         return np.zeros(size, dtype=np.int64)
     columns = np.ascontiguousarray(np.vstack([_written(kind) for kind in kinds]).T) + 0.0
-    known: dict[bytes, int] = {}
-    return np.array([known.setdefault(column.tobytes(), len(known)) for column in columns])
+    return numbered(column.tobytes() for column in columns)
 
 
 def _written(kind: AxisRows) -> Array:

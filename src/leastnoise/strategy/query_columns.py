@@ -18,9 +18,9 @@ from typing import Protocol
 
 import numpy as np
 
-from leastnoise.core.merged_cells import Cells, can_compare, merged_cells, row_blocks
+from leastnoise.core.merged_cells import Cells, can_compare, crossed_cells, merged_cells, numbered, row_blocks
 from leastnoise.core.operators import EXACT_FLOAT, AllOnes, Array, Operator
-from leastnoise.core.table_rows import TableRows, attribute_sizes, layouts_of, table_rows
+from leastnoise.core.table_rows import TableRows, layouts_of, table_rows
 from leastnoise.query import ProductRows
 
 # Columns worked on at a time.
@@ -190,18 +190,15 @@ class ProductColumns(QueryColumns):
             tuple(map(len, values)),
             tuple({a: own.astype(float) for a, own in part.factors.items()} for part in self._parts),
         )
-        first, kind = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
-        for size, own, code in zip(sizes, values, codes, strict=True):
-            first = (first[:, None] * size + own).reshape(-1)
-            kind = (kind[:, None] * len(own) + code).reshape(-1)
-        self.cells = Cells(np.ones(len(kind), dtype=bool), first, kind, np.bincount(kind))
+        self.cells = crossed_cells(codes)
 
     @classmethod
     def of(cls, queries: Operator) -> ProductColumns | None:
         """None where some query is no product of single attributes, or passes would gain nothing."""
-        sizes, layouts = attribute_sizes(queries), layouts_of(queries)
-        if sizes is None or layouts is None or queries.largest >= EXACT_FLOAT:
+        found = None if queries.largest >= EXACT_FLOAT else layouts_of(queries)
+        if found is None:
             return None
+        sizes, layouts = found
         parts = []
         for rows, layout, index in layouts:
             if any(len(own) != 1 for own in layout.places_of):
@@ -216,8 +213,8 @@ class ProductColumns(QueryColumns):
             parts.append(_Crossed(rows, chosen, factors))
         if sum(math.prod(map(len, part.factors.values())) for part in parts) > _MOST_ROWS:
             return None
-        found = cls(sizes, parts)
-        return found if found.rows.work < queries.shape[0] ** 2 * found.rows.n_cells else None
+        columns = cls(sizes, parts)
+        return columns if columns.rows.work < queries.shape[0] ** 2 * columns.rows.n_cells else None
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -278,8 +275,7 @@ def _codes(size: int, factors: list[Array]) -> Array:
     if not factors:
         return np.zeros(size, dtype=np.int64)
     columns = np.ascontiguousarray(np.vstack(factors).T)
-    known: dict[bytes, int] = {}
-    return np.array([known.setdefault(column.tobytes(), len(known)) for column in columns])
+    return numbered(column.tobytes() for column in columns)
 
 
 def query_columns(queries: Operator, *, up_to_sign: bool) -> QueryColumns:
